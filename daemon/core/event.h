@@ -1,0 +1,61 @@
+// What can happen to the broker: the only input of broker_step().
+#ifndef LB_CORE_EVENT_H
+#define LB_CORE_EVENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/core/backend.h"
+#include "proto/message.h"
+
+enum event_kind {
+    EVENT_TIME,            // a deadline may be due
+    EVENT_SESSION_OPENED,  // a client connected
+    EVENT_REQUEST,         // a client sent a request
+    EVENT_BAD_REQUEST,     // a client sent a line that is no request
+    EVENT_SESSION_CLOSED,  // a connection ended
+    EVENT_BACKEND_UP,      // the backend can be asked
+    EVENT_BACKEND_DOWN,    // the link broke, or an attempt to connect failed
+    EVENT_BACKEND_OUTCOME, // an operation ended
+    EVENT_GRANT_STALE,     // a grant was not told: too little was left when it was to be written
+    EVENT_DRAIN,           // go down: give everything back
+    EVENT_CONFIGURE,       // new limits
+};
+
+// The client's identity as the kernel gives it, fixed at accept.
+struct peer {
+    pid_t pid;
+    uid_t uid;
+    gid_t gid;
+};
+
+struct broker_config {
+    int64_t ttl_max_ms;
+    int64_t max_wait_ms;
+    int64_t retry_max_ms;       // the longest pause between two tries on a key held elsewhere
+    int64_t requests_max;       // pending requests of one connection
+    uid_t own_uid;              // may break locks, beside root
+    const char *server;         // "lockbrokerd 0.1.0"; texts are copied
+    const char *instance;       // shown by hello
+    const char *host;
+    const char *backend_kind;   // "redis" or "memory"
+};
+
+struct event {
+    enum event_kind kind;
+    int64_t now_ms;     // CLOCK_BOOTTIME, read right before the step
+    uint64_t session;   // SESSION_*, REQUEST, BAD_REQUEST, GRANT_STALE
+    union {
+        struct peer peer;              // SESSION_OPENED
+        const struct request *request; // REQUEST; borrowed until the effects are carried out
+        const struct reply *refusal;   // BAD_REQUEST: the error reply; borrowed likewise
+        bool closed_by_broker;         // SESSION_CLOSED: we closed it, so its keys are kept
+        struct backend_facts facts;    // BACKEND_UP; texts are copied
+        struct backend_outcome outcome; // BACKEND_OUTCOME
+        uint64_t grant_id;             // GRANT_STALE
+        const struct broker_config *config; // CONFIGURE
+    };
+};
+
+#endif
