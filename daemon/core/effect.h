@@ -14,6 +14,7 @@ enum effect_kind {
     EFFECT_NOTICE,  // write a notice to a session
     EFFECT_BACKEND, // start an operation
     EFFECT_FACT,    // log a line
+    EFFECT_CLOSE,   // close the session's connection: there is no memory for it
 };
 
 enum fact_level { FACT_WARNING, FACT_NOTICE, FACT_INFO, FACT_DEBUG };
@@ -33,9 +34,13 @@ struct fact {
 
 struct effect {
     enum effect_kind kind;
-    uint64_t session;      // REPLY, NOTICE; FACT: whom it is about, 0 for none
-    uint64_t grant_id;     // REPLY of a grant, else 0. Read the clock before writing it: at or
-    int64_t tell_before_ms; // after this time post EVENT_GRANT_STALE in place of the reply
+    uint64_t session; // REPLY, NOTICE, CLOSE; FACT: whom it is about, 0 for none
+
+    // REPLY of a grant, else 0: read the clock before writing it, and at or after tell_before_ms
+    // post EVENT_GRANT_STALE in place of the reply, before any other event.
+    uint64_t grant_id;
+    int64_t tell_before_ms;
+    struct holder holder;   // where reply.holder points to, if it points anywhere
     union {
         struct reply reply;
         struct notice notice;

@@ -42,6 +42,7 @@ struct broker_config {
     const char *backend_kind;   // "redis" or "memory"
 };
 
+// Texts in an event are borrowed until its effects have been carried out.
 struct event {
     enum event_kind kind;
     int64_t now_ms;     // CLOCK_BOOTTIME, read right before the step

@@ -1,0 +1,47 @@
+// Ordered alarms in a red-black tree: setting, moving and cancelling are O(log n), without memory.
+#include "daemon/core/alarm.h"
+
+#include <stddef.h>
+
+static int alarm_compare(const struct alarm *a, const struct alarm *b)
+{
+    if (a->due_ms != b->due_ms)
+        return a->due_ms < b->due_ms ? -1 : 1;
+    if (a->order != b->order)
+        return a->order < b->order ? -1 : 1;
+    return 0;
+}
+
+RB_GENERATE_STATIC(alarm_tree, alarm, entry, alarm_compare)
+
+void alarm_queue_init(struct alarm_queue *queue)
+{
+    RB_INIT(&queue->tree);
+    queue->next_order = 1;
+}
+
+struct alarm *alarm_queue_first(const struct alarm_queue *queue)
+{
+    struct alarm *alarm = RB_ROOT(&queue->tree);
+
+    while (alarm && RB_LEFT(alarm, entry))
+        alarm = RB_LEFT(alarm, entry);
+    return alarm;
+}
+
+void alarm_set(struct alarm *alarm, struct alarm_queue *queue, int64_t due_ms)
+{
+    alarm_cancel(alarm);
+    alarm->due_ms = due_ms;
+    alarm->order = queue->next_order++;
+    alarm->queue = queue;
+    lb_assert(RB_INSERT(alarm_tree, &queue->tree, alarm) == NULL);
+}
+
+void alarm_cancel(struct alarm *alarm)
+{
+    if (!alarm->queue)
+        return;
+    RB_REMOVE(alarm_tree, &alarm->queue->tree, alarm);
+    alarm->queue = NULL;
+}

@@ -1,0 +1,47 @@
+// The arithmetic of leases. It knows no clock: every time is an argument, so that each formula can
+// be tested to the millisecond.
+#include "daemon/core/lease.h"
+
+static int64_t clamp(int64_t value, int64_t least, int64_t most)
+{
+    if (value < least)
+        return least;
+    return value > most ? most : value;
+}
+
+int64_t lease_deadline(int64_t sent_ms, int64_t ttl_ms)
+{
+    int64_t step_ms = clamp(ttl_ms / 20, 0, 500);
+
+    return sent_ms + ttl_ms - ttl_ms / 100 - 2 - step_ms;
+}
+
+int64_t lease_margin(int64_t ttl_ms)
+{
+    return clamp(ttl_ms / 10, 100, 3000);
+}
+
+int64_t lease_renew_at(const struct lease *lease)
+{
+    return lease->sent_ms + lease->ttl_ms / 3;
+}
+
+int64_t lease_renew_slack(int64_t ttl_ms)
+{
+    return ttl_ms / 12;
+}
+
+int64_t lease_suspect_at(const struct lease *lease)
+{
+    return lease->sent_ms + lease->ttl_ms / 2;
+}
+
+int64_t lease_command_timeout(int64_t ttl_ms)
+{
+    return clamp(ttl_ms / 15, 250, 2000);
+}
+
+int64_t lease_retry_pause(int64_t ttl_ms)
+{
+    return clamp(ttl_ms / 30, 20, 1000);
+}
