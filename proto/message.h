@@ -27,6 +27,7 @@ enum error_code {
 #define X(symbol, name, text) ERROR_##symbol,
 #include "proto/errors.def"
 #undef X
+    ERROR_OTHER, // never sent: what a client makes of an error that it does not know
 };
 
 enum request_field {
@@ -58,12 +59,19 @@ enum request_id_kind {
 
 struct request_id {
     enum request_id_kind kind;
-    int64_t number;                  // 0..2^53-1 when kind is REQUEST_ID_NUMBER
+    int64_t number;                 // 0..2^53-1 when kind is REQUEST_ID_NUMBER
     char text[LB_ID_BYTES_MAX + 1]; // 1..64 bytes when kind is REQUEST_ID_TEXT
 };
 
-enum bind_kind { BIND_CONNECTION, BIND_PROCESS };
-enum on_lost_kind { ON_LOST_EVENT, ON_LOST_TERM, ON_LOST_KILL };
+enum bind_kind {
+    BIND_CONNECTION,
+    BIND_PROCESS
+};
+enum on_lost_kind {
+    ON_LOST_EVENT,
+    ON_LOST_TERM,
+    ON_LOST_KILL
+};
 
 // A parsed request. `given` has a REQUEST_F_* bit for each field that the line named; fields that
 // it did not name hold: texts "", `renew` true, `bind` connection, `on_lost` event, `wait_ms` 0,
@@ -90,6 +98,8 @@ struct request {
     char client[LB_CLIENT_BYTES_MAX + 1];
     char prefix[LB_KEY_BYTES_MAX + 1];
     char after[LB_KEY_BYTES_MAX + 1];
+    char refused_field[LB_FIELD_BYTES_MAX +
+                       1]; // storage of a refusal's `field`, see request_parse()
 };
 
 enum holder_kind {
@@ -102,15 +112,15 @@ enum holder_kind {
 // Who holds a key. Members that are not known are left out of the line.
 struct holder {
     enum holder_kind kind;
-    const char *host;     // NULL: not known
-    const char *client;   // NULL or "": not known
-    const char *note;     // NULL or "": not known
-    int64_t pid;          // LB_NONE: not known
-    int64_t uid;          // LB_NONE: not known
-    int64_t fence;        // LB_NONE: not known
-    int64_t held_ms;      // LB_NONE: not known
-    int64_t ttl_left_ms;  // LB_NONE: not known, left out
-    bool without_expiry;  // the key never expires: ttl_left_ms is written as null
+    const char *host;    // NULL: not known
+    const char *client;  // NULL or "": not known
+    const char *note;    // NULL or "": not known
+    int64_t pid;         // LB_NONE: not known
+    int64_t uid;         // LB_NONE: not known
+    int64_t fence;       // LB_NONE: not known
+    int64_t held_ms;     // LB_NONE: not known
+    int64_t ttl_left_ms; // LB_NONE: not known, left out
+    bool without_expiry; // the key never expires: ttl_left_ms is written as null
 };
 
 // One row of a `list` reply.
@@ -161,11 +171,11 @@ struct reply {
     enum error_code error;
 
     // errors
-    const char *message;       // NULL: the error's default sentence
-    const char *field;         // bad_field
-    const char *limit;         // quota
-    int64_t may_block_ms;      // unavailable
-    int64_t ends_in_ms;        // unavailable, reason "quarantine"
+    const char *message;         // NULL: the error's default sentence
+    const char *field;           // bad_field
+    const char *limit;           // quota
+    int64_t may_block_ms;        // unavailable
+    int64_t ends_in_ms;          // unavailable, reason "quarantine"
     const struct holder *holder; // busy, timeout; also query and break (NULL: left out)
 
     // acquire, extend; waited_ms also with timeout; fence, valid_ms, deadline_ms also with check
@@ -203,7 +213,11 @@ struct reply {
     const struct stats_page *stats;
 };
 
-enum notice_kind { NOTICE_SUSPECT, NOTICE_OK, NOTICE_LOST };
+enum notice_kind {
+    NOTICE_SUSPECT,
+    NOTICE_OK,
+    NOTICE_LOST
+};
 
 // What the broker tells a holder by itself.
 struct notice {
