@@ -18,13 +18,13 @@ enum incoming_kind {
 
 #define INCOMING_E_GARBAGE 1 // the line is neither a reply nor an event
 
-// One line from the broker. All texts in it lie in `storage`.
+// One line from the broker. All that it points to lies in `storage`.
 struct incoming {
     enum incoming_kind kind;
 
     // kind INCOMING_REPLY. `op` is OP_NONE: only the caller knows what it asked. `error` is
     // ERROR_OTHER for an error that this version does not know. `held` is also `broken`. rows,
-    // holder and stats point to storage of this struct.
+    // holder and stats point to `storage`.
     struct reply reply;
     const char *error; // the error's name as it was sent; NULL for a success
 
@@ -32,9 +32,7 @@ struct incoming {
     struct notice notice;
     const char *event; // the event's name as it was sent; NULL for a reply
 
-    struct holder holder;    // what reply.holder points to
-    struct stats_page stats; // what reply.stats points to
-    void *storage;
+    void *storage; // ours to free, with incoming_clear()
 };
 
 // Parses one line (without its newline; it need not be ended by NUL). Returns 0 and fills

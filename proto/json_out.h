@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "proto/buf.h"
+#include "proto/message.h"
 
 struct json_out {
     struct buf *buf; // borrowed
@@ -35,6 +36,9 @@ void json_out_null(struct json_out *out);
 
 // A string. Bytes that are no UTF-8 are written as U+FFFD, one for each.
 void json_out_text(struct json_out *out, const char *text);
+
+// The id of a request: an integer, a string or null.
+void json_out_id(struct json_out *out, const struct request_id *id);
 
 // Ends the line.
 void json_out_newline(struct json_out *out);

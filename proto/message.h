@@ -98,8 +98,7 @@ struct request {
     char client[LB_CLIENT_BYTES_MAX + 1];
     char prefix[LB_KEY_BYTES_MAX + 1];
     char after[LB_KEY_BYTES_MAX + 1];
-    char refused_field[LB_FIELD_BYTES_MAX +
-                       1]; // storage of a refusal's `field`, see request_parse()
+    char refused_field[LB_FIELD_BYTES_MAX + 1]; // storage of request_parse()'s refusal
 };
 
 enum holder_kind {
