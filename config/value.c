@@ -136,5 +136,6 @@ void value_format(enum value_type type, int64_t value, char ret_text[VALUE_FORMA
         if (value > 0 && value % unit->factor == 0)
             best = unit;
     }
-    (void)snprintf(ret_text, VALUE_FORMAT_BYTES_MAX, "%" PRId64 "%s", value, best->name);
+    (void)snprintf(ret_text, VALUE_FORMAT_BYTES_MAX, "%" PRId64 "%s", value / best->factor,
+                   best->name);
 }
