@@ -259,6 +259,7 @@ static struct stat_value *read_values(struct incoming_reader *reader,
     struct json_value name;
     struct json_value figure;
 
+    *ret_count = 0; // a member may come twice
     if (!values)
         return NULL;
     json_cursor_init(&cursor, value);
