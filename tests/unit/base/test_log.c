@@ -237,6 +237,21 @@ START_TEST(test_no_stderr_drops)
 }
 END_TEST
 
+// /dev/full says that it can be written to, and then fails.
+START_TEST(test_failed_write_drops)
+{
+    int64_t dropped = log_dropped();
+    int full = open("/dev/full", O_WRONLY);
+
+    ck_assert_int_ge(full, 0);
+    stderr_replace(full);
+    errno = EINTR;
+    log_message(LOG_LEVEL_INFO, "e", "m");
+    ck_assert_int_eq(errno, EINTR);
+    ck_assert_int_eq(log_dropped(), dropped + 1);
+}
+END_TEST
+
 START_TEST(test_errno_is_kept)
 {
     errno = ENOSPC;
@@ -288,6 +303,7 @@ Suite *log_suite(void)
     tcase_add_test(tests, test_full_pipe_drops_and_counts);
     tcase_add_test(tests, test_closed_pipe_drops);
     tcase_add_test(tests, test_no_stderr_drops);
+    tcase_add_test(tests, test_failed_write_drops);
     tcase_add_test(tests, test_errno_is_kept);
     tcase_add_test(tests, test_terminal_has_no_priority);
     suite_add_tcase(suite, tests);

@@ -110,6 +110,7 @@ static const struct {
     {"prefix = a\tb\n", 1, "prefix", "control character"},
     {"prefix = a\rttl_max = 5s\n", 1, "", "control character"},
     {"# \x1b[0m\n", 1, "", "control character"},
+    {"# \x7f\n", 1, "", "control character"},
     {"ttl_max = 5s # five\n", 1, "ttl_max", "is not a duration"},
     {"backend = redis://:hunter2@h:0\n", 1, "backend", "port"},
     {"ttl_max = x\nmax_wait = y\n", 1, "ttl_max", "is not a duration"},
