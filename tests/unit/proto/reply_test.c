@@ -243,7 +243,7 @@ START_TEST(a_list_never_passes_the_limit_of_a_line)
     begin(OP_LIST);
     reply.rows = rows;
     reply.rows_count = 1000;
-    for (size_t key_bytes = 150; key_bytes <= LB_KEY_BYTES_MAX; key_bytes += 13) {
+    for (size_t key_bytes = 150; key_bytes <= LB_KEY_BYTES_MAX; key_bytes += 71) {
         memset(key, '"', key_bytes);
         for (size_t i = 0; i < 1000; i++)
             rows[i] = (struct lock_row){
