@@ -40,8 +40,8 @@ struct uplink_options {
 };
 
 // Makes an uplink on `loop`; it does not connect yet. Returns 0 or a negative errno.
-int uplink_new(uv_loop_t *loop, const struct uplink_options *options, struct uplink **ret_uplink)
-    LB_MUST_CHECK;
+int uplink_new(uv_loop_t *loop, const struct uplink_options *options,
+               struct uplink **ret_uplink) LB_MUST_CHECK;
 
 // Begins to connect, and goes on for ever. Every attempt that fails posts EVENT_BACKEND_DOWN.
 void uplink_open(struct uplink *uplink);
@@ -66,10 +66,10 @@ void uplink_close(struct uplink *uplink);
 struct uplink_figures {
     int64_t connects;
     int64_t connect_failures;
-    int64_t commands;        // commands written
-    int64_t renewal_calls;   // of them, renewal scripts
+    int64_t commands;      // commands written
+    int64_t renewal_calls; // of them, renewal scripts
     int64_t command_timeouts;
-    int64_t refused;         // error replies
+    int64_t refused; // error replies
     int64_t late_outcomes;
 };
 void uplink_get_figures(const struct uplink *uplink, struct uplink_figures *ret_figures);

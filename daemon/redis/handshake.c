@@ -1,0 +1,230 @@
+// Makes the opening commands and judges their answers. It may not let anything pass that it does
+// not understand: a connection that forgot to authenticate or to select its database would lock
+// keys that nobody else looks at. Neither a password nor an error's text that may repeat it is ever
+// kept for the log.
+#include "daemon/redis/handshake.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/redis/command.h"
+#include "daemon/redis/refusal.h"
+
+enum handshake_step {
+    STEP_AUTH,
+    STEP_SELECT,
+    STEP_SETNAME,
+    STEP_INFO_SERVER,
+    STEP_INFO_REPLICATION,
+    STEP_INFO_MEMORY,
+    STEP_SCRIPTS, // the first of SCRIPT_COUNT
+};
+
+static const char *step_label(int step)
+{
+    static const char *const labels[] = {
+        [STEP_AUTH] = "AUTH",
+        [STEP_SELECT] = "SELECT",
+        [STEP_SETNAME] = "CLIENT SETNAME",
+        [STEP_INFO_SERVER] = "INFO server",
+        [STEP_INFO_REPLICATION] = "INFO replication",
+        [STEP_INFO_MEMORY] = "INFO memory",
+        [STEP_SCRIPTS] = "SCRIPT LOAD",
+    };
+
+    return labels[step < STEP_SCRIPTS ? step : STEP_SCRIPTS];
+}
+
+static void step_add(struct handshake *handshake, int step)
+{
+    handshake->steps[handshake->steps_count++] = step;
+}
+
+void handshake_init(struct handshake *handshake, const struct handshake_options *options)
+{
+    *handshake = (struct handshake){.options = *options, .memory_max = -1};
+    if (options->password)
+        step_add(handshake, STEP_AUTH);
+    if (options->database != 0)
+        step_add(handshake, STEP_SELECT);
+    for (int step = STEP_SETNAME; step < STEP_SCRIPTS + SCRIPT_COUNT; step++)
+        step_add(handshake, step);
+}
+
+static int auth_format(const struct handshake_options *options, char **ret_bytes,
+                       size_t *ret_length)
+{
+    const char *with_user[] = {"AUTH", options->user, options->password};
+    const char *without[] = {"AUTH", options->password};
+
+    if (options->user)
+        return command_format_words(with_user, 3, ret_bytes, ret_length);
+    return command_format_words(without, 2, ret_bytes, ret_length);
+}
+
+static int select_format(const struct handshake_options *options, char **ret_bytes,
+                         size_t *ret_length)
+{
+    char number[16];
+    const char *words[] = {"SELECT", number};
+
+    (void)snprintf(number, sizeof(number), "%d", options->database);
+    return command_format_words(words, 2, ret_bytes, ret_length);
+}
+
+static int setname_format(const struct handshake_options *options, char **ret_bytes,
+                          size_t *ret_length)
+{
+    char name[sizeof("lockbrokerd-") + LB_HOST_BYTES_MAX];
+    const char *words[] = {"CLIENT", "SETNAME", name};
+
+    (void)snprintf(name, sizeof(name), "lockbrokerd-%s", options->host);
+    return command_format_words(words, 3, ret_bytes, ret_length);
+}
+
+int handshake_format(const struct handshake *handshake, size_t index, char **ret_bytes,
+                     size_t *ret_length)
+{
+    int step = handshake->steps[index];
+    const char *words[] = {"INFO", "server", NULL};
+
+    switch (step) {
+    case STEP_AUTH:
+        return auth_format(&handshake->options, ret_bytes, ret_length);
+    case STEP_SELECT:
+        return select_format(&handshake->options, ret_bytes, ret_length);
+    case STEP_SETNAME:
+        return setname_format(&handshake->options, ret_bytes, ret_length);
+    case STEP_INFO_SERVER:
+        return command_format_words(words, 2, ret_bytes, ret_length);
+    case STEP_INFO_REPLICATION:
+        words[1] = "replication";
+        return command_format_words(words, 2, ret_bytes, ret_length);
+    case STEP_INFO_MEMORY:
+        words[1] = "memory";
+        return command_format_words(words, 2, ret_bytes, ret_length);
+    default:
+        words[0] = "SCRIPT";
+        words[1] = "LOAD";
+        words[2] = script_text((enum backend_op_kind)(step - STEP_SCRIPTS));
+        return command_format_words(words, 3, ret_bytes, ret_length);
+    }
+}
+
+// The value of the line `name:value` of an INFO reply; false when there is none or it is long.
+static bool info_find(const char *info, const char *name, char *ret_value, size_t size)
+{
+    size_t name_length = strlen(name);
+
+    for (const char *line = info; line; line = strchr(line, '\n')) {
+        size_t length;
+
+        line += *line == '\n';
+        if (strncmp(line, name, name_length) != 0 || line[name_length] != ':')
+            continue;
+        line += name_length + 1;
+        length = strcspn(line, "\r\n");
+        if (length >= size)
+            return false;
+        memcpy(ret_value, line, length);
+        ret_value[length] = '\0';
+        return true;
+    }
+    return false;
+}
+
+static int problem_set(struct handshake *handshake, int step, const char *what)
+{
+    (void)snprintf(handshake->problem, sizeof(handshake->problem), "%s: %s", step_label(step),
+                   what);
+    return HANDSHAKE_E_REFUSED;
+}
+
+// A server may echo the password in the text of its answer to AUTH, but not in its code.
+static int error_take(struct handshake *handshake, int step, const char *text)
+{
+    char code[REFUSAL_CODE_BYTES_MAX + 1];
+
+    refusal_code(text, code);
+    // The name only helps whoever looks at CLIENT LIST.
+    if (step == STEP_SETNAME && (strcmp(code, "NOPERM") == 0 || strstr(text, "unknown")))
+        return 0;
+    if (step == STEP_AUTH && strncmp(text, "ERR AUTH", 8) == 0)
+        return problem_set(handshake, step, "the server has no password set for this user");
+    return problem_set(handshake, step, step == STEP_AUTH ? code : text);
+}
+
+static int info_take(struct handshake *handshake, int step, const struct resp *reply)
+{
+    char number[HANDSHAKE_WORD_BYTES_MAX + 1];
+
+    if (reply->kind != RESP_TEXT)
+        return problem_set(handshake, step, "an unexpected reply");
+    if (step == STEP_INFO_SERVER) {
+        (void)info_find(reply->text, "redis_version", handshake->version,
+                        sizeof(handshake->version));
+        (void)info_find(reply->text, "run_id", handshake->run_id, sizeof(handshake->run_id));
+    } else if (step == STEP_INFO_REPLICATION) {
+        if (!info_find(reply->text, "role", handshake->role, sizeof(handshake->role)))
+            return problem_set(handshake, step, "the server does not tell its role");
+        if (strcmp(handshake->role, "master") != 0)
+            return problem_set(handshake, step, "the server is a replica: locks need the master");
+    } else {
+        (void)info_find(reply->text, "maxmemory_policy", handshake->policy,
+                        sizeof(handshake->policy));
+        if (info_find(reply->text, "maxmemory", number, sizeof(number)))
+            handshake->memory_max = strtoll(number, NULL, 10);
+    }
+    return 0;
+}
+
+static int script_take(struct handshake *handshake, int step, const struct resp *reply)
+{
+    if (reply->kind != RESP_TEXT || reply->length != SCRIPT_SHA_LENGTH ||
+        strspn(reply->text, "0123456789abcdef") != SCRIPT_SHA_LENGTH)
+        return problem_set(handshake, step, "an unexpected reply");
+    memcpy(handshake->scripts.sha[step - STEP_SCRIPTS], reply->text, SCRIPT_SHA_LENGTH + 1);
+    return 0;
+}
+
+static int step_take(struct handshake *handshake, int step, const struct resp *reply)
+{
+    if (reply->kind == RESP_ERROR)
+        return error_take(handshake, step, reply->text);
+    if (step >= STEP_SCRIPTS)
+        return script_take(handshake, step, reply);
+    if (step >= STEP_INFO_SERVER)
+        return info_take(handshake, step, reply);
+    if (reply->kind != RESP_STATUS || strcmp(reply->text, "OK") != 0)
+        return problem_set(handshake, step, "an unexpected reply");
+    return 0;
+}
+
+int handshake_take(struct handshake *handshake, const struct resp *reply)
+{
+    int rc;
+
+    lb_assert(handshake->answered < handshake->steps_count);
+    rc = step_take(handshake, handshake->steps[handshake->answered++], reply);
+    if (rc != 0)
+        return rc;
+    return handshake->answered == handshake->steps_count ? HANDSHAKE_E_DONE : 0;
+}
+
+// Redis evicts only once it has a limit, and never with the policy `noeviction`. Every lock has an
+// expiry, so the volatile policies are no better for it than the others.
+static bool may_evict(const struct handshake *handshake)
+{
+    return handshake->memory_max > 0 && handshake->policy[0] &&
+           strcmp(handshake->policy, "noeviction") != 0;
+}
+
+void handshake_facts(const struct handshake *handshake, struct backend_facts *ret_facts)
+{
+    *ret_facts = (struct backend_facts){
+        .role = handshake->role[0] ? handshake->role : NULL,
+        .version = handshake->version[0] ? handshake->version : NULL,
+        .policy = handshake->policy[0] ? handshake->policy : NULL,
+        .may_evict = may_evict(handshake),
+    };
+}

@@ -1,0 +1,32 @@
+// The Lua scripts that run the broker's operations inside Redis, one for each kind of operation.
+// Every one checks everything first and writes last, and a lock's own key is its last write: a
+// script that ends in an error has not changed the lock.
+//
+// What they answer (S is the status, an integer):
+//   acquire  {1, fence} ours; {0, pttl, value} held by another; {3} of another type
+//   renew    one S a key: 1 renewed, 0 gone, 2 another's value, 3 of another type
+//   release  S: 1 deleted, 0 gone, 2 another's value, 3 of another type
+//   query    {1, pttl, value} held; {0} free; {3} of another type
+//   break    as query; what was held is deleted
+// A value is cut to SCRIPT_VALUE_BYTES_MAX bytes.
+#ifndef LB_REDIS_SCRIPT_H
+#define LB_REDIS_SCRIPT_H
+
+#include "daemon/core/backend.h"
+
+#define SCRIPT_COUNT           (BACKEND_BREAK + 1)
+#define SCRIPT_SHA_LENGTH      40
+#define SCRIPT_VALUE_BYTES_MAX 256
+
+// The names that Redis gave the scripts: SHA1 in hex, learnt at the handshake.
+struct script_names {
+    char sha[SCRIPT_COUNT][SCRIPT_SHA_LENGTH + 1];
+};
+
+// The Lua source of an operation.
+const char *script_text(enum backend_op_kind kind);
+
+// A word for log lines: "acquire", ...
+const char *script_label(enum backend_op_kind kind);
+
+#endif
