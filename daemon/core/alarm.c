@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "daemon/core/tree.h"
+
 static int alarm_compare(const struct alarm *a, const struct alarm *b)
 {
     if (a->due_ms != b->due_ms)
@@ -12,7 +14,7 @@ static int alarm_compare(const struct alarm *a, const struct alarm *b)
     return 0;
 }
 
-RB_GENERATE_STATIC(alarm_tree, alarm, entry, alarm_compare)
+LB_TREE_GENERATE(alarm_tree, alarm, entry, alarm_compare)
 
 void alarm_queue_init(struct alarm_queue *queue)
 {
@@ -35,7 +37,10 @@ void alarm_set(struct alarm *alarm, struct alarm_queue *queue, int64_t due_ms)
     alarm->due_ms = due_ms;
     alarm->order = queue->next_order++;
     alarm->queue = queue;
-    lb_assert(RB_INSERT(alarm_tree, &queue->tree, alarm) == NULL);
+
+    struct alarm *twin = RB_INSERT(alarm_tree, &queue->tree, alarm);
+
+    lb_assert(!twin);
 }
 
 void alarm_cancel(struct alarm *alarm)

@@ -19,12 +19,12 @@ enum backend_op_kind {
 
 struct backend_op {
     enum backend_op_kind kind;
-    uint64_t op_id;       // echoed in the outcome; never reused
-    const char *key;      // the lock's name, without the prefix; borrowed until the effect is done
-    uint64_t serial;      // acquire, renew, release: which token
-    int64_t ttl_ms;       // acquire, renew
-    int64_t fence_floor;  // acquire: the fence granted must be above it
-    int64_t timeout_ms;   // unanswered for so long, the link is given up
+    uint64_t op_id;      // echoed in the outcome; never reused
+    const char *key;     // the lock's name, without the prefix; borrowed until the effect is done
+    uint64_t serial;     // acquire, renew, release: which token
+    int64_t ttl_ms;      // acquire, renew
+    int64_t fence_floor; // acquire: the fence granted must be above it
+    int64_t timeout_ms;  // unanswered for so long, the link is given up
 };
 
 enum backend_result {
@@ -35,15 +35,15 @@ enum backend_result {
     RESULT_CONFLICT, // the key is of a type that is no string
     RESULT_REFUSED,  // definitely not executed: the server said no
     RESULT_QUARANTINED, // acquire: definitely not executed, nothing is granted for ends_in_ms
-    RESULT_NOT_SENT, // definitely not executed: never written to the link
-    RESULT_UNKNOWN,  // written, but no answer came: it may or may not have been executed
+    RESULT_NOT_SENT,    // definitely not executed: never written to the link
+    RESULT_UNKNOWN,     // written, but no answer came: it may or may not have been executed
 };
 
 struct backend_outcome {
     uint64_t op_id;
     enum backend_result result;
-    int64_t sent_ms; // CLOCK_BOOTTIME read before the command was formatted; LB_NONE if not sent
-    int64_t fence;   // acquire, RESULT_OK
+    int64_t sent_ms;    // CLOCK_BOOTTIME read before the command was formatted; LB_NONE if not sent
+    int64_t fence;      // acquire, RESULT_OK
     int64_t ends_in_ms; // RESULT_QUARANTINED
 
     // acquire with RESULT_BUSY; query and break with RESULT_OK. HOLDER_LOCAL means that the value

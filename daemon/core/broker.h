@@ -15,8 +15,8 @@ struct broker;
 
 // Makes a broker whose backend is down. `seed` drives the jitter: the same seed and the same events
 // give the same effects. Returns 0, or -ENOMEM.
-int broker_new(const struct broker_config *config, uint64_t seed, struct broker **ret_broker)
-    LB_MUST_CHECK;
+int broker_new(const struct broker_config *config, uint64_t seed,
+               struct broker **ret_broker) LB_MUST_CHECK;
 
 // Frees the broker and all that it holds; no effect is made. NULL is fine.
 void broker_free(struct broker *broker);
@@ -25,8 +25,8 @@ void broker_free(struct broker *broker);
 // that have passed are always swept before the event is looked at. Returns true when the event was
 // handled. Returns false when the sweep filled the effects first: carry them out, then call again
 // with the same event and a fresh clock.
-bool broker_step(struct broker *broker, const struct event *event, struct effects *effects)
-    LB_MUST_CHECK;
+bool broker_step(struct broker *broker, const struct event *event,
+                 struct effects *effects) LB_MUST_CHECK;
 
 // The time (CLOCK_BOOTTIME, ms) of the next EVENT_TIME that the broker needs: 0 when it has work
 // left over and wants one at once, INT64_MAX when it needs none.

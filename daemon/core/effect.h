@@ -17,7 +17,12 @@ enum effect_kind {
     EFFECT_CLOSE,   // close the session's connection: there is no memory for it
 };
 
-enum fact_level { FACT_WARNING, FACT_NOTICE, FACT_INFO, FACT_DEBUG };
+enum fact_level {
+    FACT_WARNING,
+    FACT_NOTICE,
+    FACT_INFO,
+    FACT_DEBUG
+};
 
 // A thing worth a log line. Members at NULL or LB_NONE are left out of it.
 struct fact {
@@ -40,7 +45,7 @@ struct effect {
     // post EVENT_GRANT_STALE in place of the reply, before any other event.
     uint64_t grant_id;
     int64_t tell_before_ms;
-    struct holder holder;   // where reply.holder points to, if it points anywhere
+    struct holder holder; // where reply.holder points to, if it points anywhere
     union {
         struct reply reply;
         struct notice notice;

@@ -33,28 +33,28 @@ struct peer {
 struct broker_config {
     int64_t ttl_max_ms;
     int64_t max_wait_ms;
-    int64_t retry_max_ms;       // the longest pause between two tries on a key held elsewhere
-    int64_t requests_max;       // pending requests of one connection
-    uid_t own_uid;              // may break locks, beside root
-    const char *server;         // "lockbrokerd 0.1.0"; texts are copied
-    const char *instance;       // shown by hello
+    int64_t retry_max_ms; // the longest pause between two tries on a key held elsewhere
+    int64_t requests_max; // pending requests of one connection
+    uid_t own_uid;        // may break locks, beside root
+    const char *server;   // "lockbrokerd 0.1.0"; texts are copied
+    const char *instance; // shown by hello
     const char *host;
-    const char *backend_kind;   // "redis" or "memory"
+    const char *backend_kind; // "redis" or "memory"
 };
 
 // Texts in an event are borrowed until its effects have been carried out.
 struct event {
     enum event_kind kind;
-    int64_t now_ms;     // CLOCK_BOOTTIME, read right before the step
-    uint64_t session;   // SESSION_*, REQUEST, BAD_REQUEST, GRANT_STALE
+    int64_t now_ms;   // CLOCK_BOOTTIME, read right before the step
+    uint64_t session; // SESSION_*, REQUEST, BAD_REQUEST, GRANT_STALE
     union {
-        struct peer peer;              // SESSION_OPENED
-        const struct request *request; // REQUEST; borrowed until the effects are carried out
-        const struct reply *refusal;   // BAD_REQUEST: the error reply; borrowed likewise
-        bool closed_by_broker;         // SESSION_CLOSED: we closed it, so its keys are kept
-        struct backend_facts facts;    // BACKEND_UP; texts are copied
-        struct backend_outcome outcome; // BACKEND_OUTCOME
-        uint64_t grant_id;             // GRANT_STALE
+        struct peer peer;                   // SESSION_OPENED
+        const struct request *request;      // REQUEST; borrowed until the effects are carried out
+        const struct reply *refusal;        // BAD_REQUEST: the error reply; borrowed likewise
+        bool closed_by_broker;              // SESSION_CLOSED: we closed it, so its keys are kept
+        struct backend_facts facts;         // BACKEND_UP; texts are copied
+        struct backend_outcome outcome;     // BACKEND_OUTCOME
+        uint64_t grant_id;                  // GRANT_STALE
         const struct broker_config *config; // CONFIGURE
     };
 };

@@ -1,0 +1,355 @@
+// Getting a lock. All waiting happens here, in one queue a key: the backend sees one contender
+// however many wait. A token (serial) is kept over retries until a grant with it ends or it is
+// deleted, so a retry of an unanswered acquire can only refresh what the first one set.
+#include "daemon/core/acquire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon/core/hold.h"
+#include "daemon/core/inspect.h"
+#include "daemon/core/lease.h"
+#include "daemon/core/release.h"
+
+// How soon to ask again when an acquire got no answer but the link still stands.
+#define RETRY_UNANSWERED_MS 20
+
+static int64_t ttl_wanted(const struct broker *broker, const struct request *request)
+{
+    if (request->ttl_ms != LB_NONE)
+        return request->ttl_ms;
+
+    // A lease longer than the hold may last is of no use to its holder.
+    if (request->max_hold_ms != LB_NONE && request->max_hold_ms < broker->ttl_max_ms)
+        return request->max_hold_ms < LB_TTL_MIN_MS ? LB_TTL_MIN_MS : request->max_hold_ms;
+    return broker->ttl_max_ms;
+}
+
+static int64_t wait_wanted(const struct broker *broker, const struct request *request)
+{
+    if (request->wait_ms < 0 || request->wait_ms > broker->max_wait_ms)
+        return broker->max_wait_ms;
+    return request->wait_ms;
+}
+
+// True when the request was refused.
+static bool acquire_refuse(struct broker *broker, struct session *session,
+                           const struct request *request)
+{
+    if (request->on_lost != ON_LOST_EVENT) {
+        broker_refuse_field(broker, session, request, "on_lost",
+                            "this broker cannot signal processes");
+        return true;
+    }
+    if (request->ttl_ms != LB_NONE && request->ttl_ms > broker->ttl_max_ms) {
+        broker_refuse_field(broker, session, request, "ttl_ms",
+                            "ttl_ms is above the broker's ttl_max");
+        return true;
+    }
+    if (broker->draining) {
+        (void)broker_refuse(broker, session, &request->id, OP_ACQUIRE, ERROR_DRAINING);
+        return true;
+    }
+    if (session_find_claim(session, request->key, request->owner)) {
+        (void)broker_refuse(broker, session, &request->id, OP_ACQUIRE, ERROR_ALREADY_HELD);
+        return true;
+    }
+    return false;
+}
+
+static struct lock *lock_find_or_add(struct broker *broker, const char *name)
+{
+    struct lock *lock = lock_tree_find(&broker->locks, name);
+
+    if (lock)
+        return lock;
+    lock = lock_new(name);
+    if (!lock)
+        return NULL;
+    lock_tree_add(&broker->locks, lock);
+    broker->locks_count++;
+    broker_mark_dirty(broker, lock);
+    return lock;
+}
+
+void acquire_request(struct broker *broker, struct session *session, const struct request *request)
+{
+    broker->stats.acquires++;
+    if (acquire_refuse(broker, session, request))
+        return;
+
+    // A lock without a contender is freed when it is attended to, should the claim fail.
+    struct lock *lock = lock_find_or_add(broker, request->key);
+    struct claim *claim =
+        lock ? claim_new(request, session, broker_new_id(broker), broker->now_ms) : NULL;
+
+    if (!claim) {
+        broker_refuse_memory(broker, session, request);
+        return;
+    }
+    claim->ttl_ms = ttl_wanted(broker, request);
+    claim->is_try = request->wait_ms == 0;
+
+    // A try waits too, but only for the answer to its one question.
+    claim->wait_until_ms = broker->now_ms + (claim->is_try ? lease_command_timeout(claim->ttl_ms)
+                                                           : wait_wanted(broker, request));
+    call_open(&claim->call, session, &request->id, OP_ACQUIRE);
+    session_add_claim(session, claim);
+    lock_add_contender(lock, claim);
+    alarm_set(&claim->alarm, &broker->claim_alarms, claim->wait_until_ms);
+    broker_mark_dirty(broker, lock);
+}
+
+void acquire_withdraw(struct broker *broker, struct claim *claim)
+{
+    struct lock *lock = claim->lock;
+
+    alarm_cancel(&claim->alarm);
+    lock_remove_contender(lock, claim);
+    session_remove_claim(claim->session, claim);
+    graveyard_bury(&broker->graves, &claim->grave);
+    broker_mark_dirty(broker, lock);
+}
+
+void acquire_cancel_request(struct broker *broker, struct session *session,
+                            const struct request *request)
+{
+    struct call *call = session_find_call(session, &request->target);
+
+    if (!call || call->op != OP_ACQUIRE) {
+        (void)broker_refuse(broker, session, &request->id, OP_CANCEL, ERROR_NOT_PENDING);
+        return;
+    }
+
+    struct claim *claim = LB_CONTAINER_OF(call, struct claim, call);
+
+    broker->stats.cancelled++;
+    (void)broker_reply(broker, session, &request->id, OP_CANCEL);
+    (void)call_refuse(broker, call, ERROR_CANCELLED);
+    acquire_withdraw(broker, claim);
+}
+
+static void refuse_unavailable(struct broker *broker, struct claim *claim, const char *reason)
+{
+    struct reply *reply = call_refuse(broker, &claim->call, ERROR_UNAVAILABLE);
+
+    broker->stats.unavailable++;
+    reply->reason = reason;
+    reply->waited_ms = broker->now_ms - claim->arrived_ms;
+    if (claim->lock->maybe_set)
+        reply->may_block_ms = claim->lock->main_op_ttl_ms;
+    acquire_withdraw(broker, claim);
+}
+
+static void refuse_held(struct broker *broker, struct claim *claim, enum error_code error)
+{
+    struct lock *lock = claim->lock;
+    struct reply *reply = call_refuse(broker, &claim->call, error);
+
+    reply->waited_ms = error == ERROR_TIMEOUT ? broker->now_ms - claim->arrived_ms : LB_NONE;
+    lock_describe_holder(broker, lock, broker_reply_holder(broker, reply));
+    acquire_withdraw(broker, claim);
+}
+
+static void refuse_quarantine(struct broker *broker, struct claim *claim)
+{
+    int64_t ends_in_ms = claim->lock->verdict_ms - broker->now_ms;
+
+    refuse_unavailable(broker, claim, "quarantine");
+    broker->effects->items[broker->effects->count - 1].reply.ends_in_ms =
+        ends_in_ms > 0 ? ends_in_ms : 0;
+}
+
+static void refuse_by_verdict(struct broker *broker, struct claim *claim)
+{
+    switch (claim->lock->verdict) {
+    case VERDICT_CONFLICT:
+        (void)call_refuse(broker, &claim->call, ERROR_CONFLICT);
+        acquire_withdraw(broker, claim);
+        break;
+    case VERDICT_REFUSED:
+        refuse_unavailable(broker, claim, "refused");
+        break;
+    case VERDICT_QUARANTINE:
+        refuse_quarantine(broker, claim);
+        break;
+    case VERDICT_DOWN:
+        refuse_unavailable(broker, claim, "down");
+        break;
+    case VERDICT_NONE:
+    case VERDICT_BUSY:
+    default:
+        broker->stats.busy++;
+        refuse_held(broker, claim, ERROR_BUSY);
+        break;
+    }
+}
+
+void acquire_time_over(struct broker *broker, struct claim *claim)
+{
+    enum verdict_kind verdict = claim->lock->verdict;
+
+    if (!broker->up || claim->is_try || verdict == VERDICT_DOWN) {
+        refuse_unavailable(broker, claim, "down");
+    } else if (verdict == VERDICT_REFUSED || verdict == VERDICT_QUARANTINE) {
+        refuse_by_verdict(broker, claim);
+    } else {
+        broker->stats.timeouts++;
+        refuse_held(broker, claim, ERROR_TIMEOUT);
+    }
+}
+
+// The next contender that the lock's verdict answers, or NULL.
+static struct claim *verdict_next(const struct lock *lock)
+{
+    struct claim *claim =
+        lock->verdict == VERDICT_CONFLICT ? lock_first_contender(lock) : TAILQ_FIRST(&lock->tries);
+
+    if (lock->verdict == VERDICT_NONE || !claim || claim->id > lock->asked_up_to)
+        return NULL;
+    return claim;
+}
+
+bool acquire_answer_next(struct broker *broker, struct lock *lock)
+{
+    struct claim *first = lock_first_contender(lock);
+    struct claim *try = TAILQ_FIRST(&lock->tries);
+    struct claim *judged = verdict_next(lock);
+
+    if (broker->draining && first) {
+        (void)call_refuse(broker, &first->call, ERROR_DRAINING);
+        acquire_withdraw(broker, first);
+    } else if (try && (lock->state == LOCK_HELD || lock->state == LOCK_KEPT)) {
+        broker->stats.busy++;
+        refuse_held(broker, try, ERROR_BUSY);
+    } else if (try && !broker->up && try->id <= broker->down_up_to) {
+        refuse_unavailable(broker, try, "down");
+    } else if (judged) {
+        refuse_by_verdict(broker, judged);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void acquire_send(struct broker *broker, struct lock *lock)
+{
+    const struct claim *first = lock_first_contender(lock);
+
+    if (lock->main_op.op_id) // a renewal of an ended hold: whatever it brings is no longer wanted
+        flight_tree_remove(&broker->flights, &lock->main_op);
+    if (!lock->serial)
+        lock->serial = broker_new_id(broker);
+
+    struct backend_op *op = broker_start(broker, &lock->main_op, BACKEND_ACQUIRE, lock, lock->name);
+
+    op->serial = lock->serial;
+    op->ttl_ms = first->ttl_ms;
+    op->timeout_ms = lease_command_timeout(first->ttl_ms);
+    lock->main_op_ttl_ms = first->ttl_ms;
+    lock->verdict = VERDICT_NONE;
+    lock->asked_up_to = broker->next_id;
+}
+
+void acquire_attend(struct broker *broker, struct lock *lock)
+{
+    bool untold = lock->state == LOCK_BLOCKED && lock->paused && TAILQ_EMPTY(&lock->tries);
+
+    if (!broker->up || untold)
+        return;
+    acquire_send(broker, lock);
+    lock_move(lock, LOCK_ACQUIRING);
+}
+
+// Remembers who holds the key elsewhere. Without memory nobody is known: the claim is still told
+// that the lock is busy.
+static void lock_set_rival(struct broker *broker, struct lock *lock, const struct holder *holder)
+{
+    if (!lock->rival)
+        lock->rival = calloc(1, sizeof(*lock->rival));
+    if (!lock->rival)
+        return;
+    lock->rival->kind = holder->kind;
+    lock->rival->expires_ms = LB_NONE;
+    if (!holder->without_expiry && holder->ttl_left_ms != LB_NONE)
+        lock->rival->expires_ms = broker->now_ms + holder->ttl_left_ms;
+    lock->rival->host[0] = '\0';
+    if (holder->host)
+        (void)snprintf(lock->rival->host, sizeof(lock->rival->host), "%s", holder->host);
+}
+
+// Blocks the lock for `pause_ms`. Jitter only shortens the pause, so that a key is never waited for
+// longer than it lives.
+static void lock_block(struct broker *broker, struct lock *lock, enum verdict_kind verdict,
+                       int64_t pause_ms)
+{
+    int64_t longest = pause_ms > broker->retry_max_ms ? broker->retry_max_ms : pause_ms;
+    int64_t shorter = (int64_t)rng_below(&broker->rng, (uint64_t)longest / 10 + 1);
+
+    lock->verdict = verdict;
+    lock_move(lock, LOCK_BLOCKED);
+    lock->paused = true;
+    alarm_set(&lock->alarm, &broker->lock_alarms,
+              broker->now_ms + (longest - shorter > 1 ? longest - shorter : 1));
+    broker_mark_dirty(broker, lock);
+}
+
+static void acquire_got(struct broker *broker, struct lock *lock,
+                        const struct backend_outcome *outcome)
+{
+    struct claim *first = lock_first_contender(lock);
+
+    lock->maybe_set = true;
+    if (outcome->fence > broker->fence_floor)
+        broker->fence_floor = outcome->fence;
+    if (!first) {
+        release_begin(broker, lock);
+        return;
+    }
+
+    // A lease shorter than the first contender asked for, or one with too little left to be told,
+    // is refreshed first: the acquire is sent once more with the same token.
+    if (first->ttl_ms > lock->main_op_ttl_ms || !hold_grant(broker, lock, first, outcome))
+        acquire_send(broker, lock);
+}
+
+static int64_t busy_pause(const struct broker *broker, const struct holder *holder)
+{
+    if (holder->without_expiry || holder->ttl_left_ms == LB_NONE)
+        return broker->retry_max_ms;
+    return holder->ttl_left_ms;
+}
+
+void acquire_outcome(struct broker *broker, struct lock *lock,
+                     const struct backend_outcome *outcome)
+{
+    switch (outcome->result) {
+    case RESULT_OK:
+        acquire_got(broker, lock, outcome);
+        break;
+    case RESULT_BUSY:
+        lock_set_rival(broker, lock, &outcome->holder);
+        lock_block(broker, lock, VERDICT_BUSY, busy_pause(broker, &outcome->holder));
+        break;
+    case RESULT_CONFLICT:
+        lock_block(broker, lock, VERDICT_CONFLICT, 0);
+        break;
+    case RESULT_REFUSED:
+        lock_block(broker, lock, VERDICT_REFUSED, broker->retry_max_ms);
+        break;
+    case RESULT_QUARANTINED:
+        lock->verdict_ms = broker->now_ms + outcome->ends_in_ms;
+        lock_block(broker, lock, VERDICT_QUARANTINE, outcome->ends_in_ms);
+        break;
+    case RESULT_NOT_SENT:
+        lock_block(broker, lock, VERDICT_NONE, RETRY_UNANSWERED_MS);
+        break;
+    case RESULT_GONE:
+    case RESULT_STOLEN:
+    case RESULT_UNKNOWN:
+    default:
+        lock->maybe_set = true;
+        lock_block(broker, lock, VERDICT_DOWN, RETRY_UNANSWERED_MS);
+        break;
+    }
+}

@@ -1,0 +1,32 @@
+// Getting a lock: the acquire request, the queue, and what the backend says to it.
+#ifndef LB_CORE_ACQUIRE_H
+#define LB_CORE_ACQUIRE_H
+
+#include <stdbool.h>
+
+#include "daemon/core/book.h"
+
+// Handles an `acquire` request.
+void acquire_request(struct broker *broker, struct session *session, const struct request *request);
+
+// Handles a `cancel` request.
+void acquire_cancel_request(struct broker *broker, struct session *session,
+                            const struct request *request);
+
+// The waiting claim's time is over: answers `timeout` or `unavailable`.
+void acquire_time_over(struct broker *broker, struct claim *claim);
+
+// Takes a waiting claim out of its queue and ends it. Its call must have been closed.
+void acquire_withdraw(struct broker *broker, struct claim *claim);
+
+// Handles the outcome of the lock's acquire.
+void acquire_outcome(struct broker *broker, struct lock *lock,
+                     const struct backend_outcome *outcome);
+
+// Answers one contender that can be answered now. False when there is none.
+bool acquire_answer_next(struct broker *broker, struct lock *lock);
+
+// Asks the backend for the lock if it should be asked now.
+void acquire_attend(struct broker *broker, struct lock *lock);
+
+#endif

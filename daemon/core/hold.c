@@ -1,0 +1,337 @@
+// Having a lock. A deadline moves only when a renewal was confirmed, counted from before it was
+// sent; once `lost` is told nothing revives the grant, whatever arrives later.
+#include "daemon/core/hold.h"
+
+#include <stdlib.h>
+
+#include "daemon/core/lease.h"
+
+static const char *const loss_names[] = {
+    [LOSS_EXPIRED] = "expired",   [LOSS_DELETED] = "deleted", [LOSS_STOLEN] = "stolen",
+    [LOSS_MAX_HOLD] = "max_hold", [LOSS_BROKEN] = "broken",   [LOSS_NOT_RENEWED] = "not_renewed",
+    [LOSS_SHUTDOWN] = "shutdown",
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool wants_renewal(const struct lock *lock)
+{
+    return lock->grant->renew && lock->lease.deadline_ms < lock->grant->cap_ms;
+}
+
+// Sets the alarms of a held lock after its lease or its grant changed.
+static void hold_arm(struct broker *broker, struct lock *lock)
+{
+    struct claim *claim = lock->grant;
+    int64_t due_ms = claim_lost_at(claim);
+
+    if (wants_renewal(lock) && !claim->suspect)
+        due_ms = least(due_ms, lease_suspect_at(&lock->lease));
+    alarm_set(&claim->alarm, &broker->claim_alarms, due_ms);
+
+    if (lock->main_op.op_id)
+        return;
+    if (wants_renewal(lock))
+        alarm_set(&lock->alarm, &broker->renewals, lease_renew_at(&lock->lease));
+    else
+        alarm_cancel(&lock->alarm);
+}
+
+static void fill_grant(struct broker *broker, struct reply *reply, const struct claim *claim)
+{
+    reply->key = claim->key;
+    reply->fence = claim->fence;
+    reply->ttl_ms = claim->ttl_ms;
+    reply->valid_ms = claim->deadline_ms - broker->now_ms;
+    reply->deadline_ms = claim->deadline_ms;
+}
+
+static void tell_grant(struct broker *broker, struct claim *claim)
+{
+    struct reply *reply = call_answer(broker, &claim->call);
+    struct effect *effect = &broker->effects->items[broker->effects->count - 1];
+
+    fill_grant(broker, reply, claim);
+    reply->waited_ms = broker->now_ms - claim->arrived_ms;
+    effect->grant_id = claim->id;
+    effect->tell_before_ms = claim_lost_at(claim);
+    broker_fact(broker, FACT_DEBUG, "granted", claim)->ms = reply->waited_ms;
+}
+
+bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
+                const struct backend_outcome *outcome)
+{
+    // The key may live longer than this contender asked for: it is told no more than it asked.
+    int64_t ttl_ms = least(claim->ttl_ms, lock->main_op_ttl_ms);
+    int64_t deadline_ms = lease_deadline(outcome->sent_ms, ttl_ms);
+    int64_t cap_ms =
+        claim->max_hold_ms == LB_NONE ? INT64_MAX : broker->now_ms + claim->max_hold_ms;
+
+    if (least(deadline_ms, cap_ms) - broker->now_ms < claim_margin(claim))
+        return false;
+
+    lock_remove_contender(lock, claim);
+    lock->lease = (struct lease){outcome->sent_ms, ttl_ms, deadline_ms};
+    lock->ttl_ms = ttl_ms;
+    lock->maybe_set = false;
+    lock->gone = false;
+    lock->grant = claim;
+    claim->state = CLAIM_GRANTED;
+    claim->granted_ms = broker->now_ms;
+    claim->cap_ms = cap_ms;
+    claim->deadline_ms = least(deadline_ms, cap_ms);
+    claim->fence = outcome->fence;
+    claim->suspect = false;
+    lock_move(lock, LOCK_HELD);
+    hold_arm(broker, lock);
+    broker->held_count++;
+    broker->stats.granted++;
+    histogram_add(&broker->stats.wait_ms, broker->now_ms - claim->arrived_ms);
+    tell_grant(broker, claim);
+    broker_mark_dirty(broker, lock);
+    return true;
+}
+
+static struct claim *find_granted(struct session *session, uint64_t grant_id)
+{
+    struct claim *claim = session_first_claim(session);
+
+    while (claim && (claim->id != grant_id || claim->state != CLAIM_GRANTED))
+        claim = session_next_claim(claim);
+    return claim;
+}
+
+void hold_take_back(struct broker *broker, struct session *session, uint64_t grant_id)
+{
+    struct claim *claim = find_granted(session, grant_id);
+
+    if (!claim)
+        return;
+
+    struct lock *lock = claim->lock;
+    struct request_id id = claim->call.id;
+
+    // The key may well be ours still: it is asked for again with the same token.
+    lock->grant = NULL;
+    lock->maybe_set = true;
+    lock_move(lock, LOCK_BLOCKED);
+    claim->state = CLAIM_WAITING;
+    lock_add_contender_first(lock, claim);
+    call_open(&claim->call, session, &id, OP_ACQUIRE);
+    if (claim->is_try)
+        claim->wait_until_ms = broker->now_ms + lease_command_timeout(claim->ttl_ms);
+    alarm_set(&claim->alarm, &broker->claim_alarms, claim->wait_until_ms);
+    broker->held_count--;
+    broker->stats.grants_stale++;
+    broker_mark_dirty(broker, lock);
+}
+
+static void extension_finish(struct broker *broker, struct extension *extension,
+                             enum error_code error, const char *reason)
+{
+    extension->error = error;
+    extension->reason = reason;
+    TAILQ_INSERT_TAIL(&broker->finished, extension, link);
+}
+
+void hold_end(struct broker *broker, struct claim *claim)
+{
+    struct lock *lock = claim->lock;
+
+    if (lock->extending)
+        extension_finish(broker, lock->extending, ERROR_NOT_HELD, NULL);
+    lock->extending = NULL;
+    while (!TAILQ_EMPTY(&claim->extensions)) {
+        struct extension *extension = TAILQ_FIRST(&claim->extensions);
+
+        TAILQ_REMOVE(&claim->extensions, extension, link);
+        extension_finish(broker, extension, ERROR_NOT_HELD, NULL);
+    }
+    alarm_cancel(&claim->alarm);
+    session_remove_claim(claim->session, claim);
+    broker->held_count--;
+    histogram_add(&broker->stats.hold_ms, broker->now_ms - claim->granted_ms);
+}
+
+bool hold_answer_next(struct broker *broker)
+{
+    struct extension *extension = TAILQ_FIRST(&broker->finished);
+
+    if (!extension)
+        return false;
+    TAILQ_REMOVE(&broker->finished, extension, link);
+    call_refuse(broker, &extension->call, extension->error)->reason = extension->reason;
+    graveyard_bury(&broker->graves, &extension->grave);
+    return true;
+}
+
+static void count_loss(struct stats *stats, enum loss loss)
+{
+    int64_t *const counters[] = {
+        [LOSS_EXPIRED] = &stats->lost_expired,   [LOSS_DELETED] = &stats->lost_deleted,
+        [LOSS_STOLEN] = &stats->lost_stolen,     [LOSS_MAX_HOLD] = &stats->lost_max_hold,
+        [LOSS_BROKEN] = &stats->lost_broken,     [LOSS_NOT_RENEWED] = &stats->lost_not_renewed,
+        [LOSS_SHUTDOWN] = &stats->lost_shutdown,
+    };
+
+    ++*counters[loss];
+}
+
+void hold_lose(struct broker *broker, struct claim *claim, enum loss loss)
+{
+    struct lock *lock = claim->lock;
+    enum fact_level level = loss == LOSS_SHUTDOWN ? FACT_NOTICE : FACT_WARNING;
+
+    hold_end(broker, claim);
+    claim->state = CLAIM_LOST;
+    claim->lost_reason = loss_names[loss];
+    TAILQ_INSERT_TAIL(&claim->session->lost, claim, session_link);
+    if (loss == LOSS_BROKEN)
+        claim->deadline_ms = least(claim->deadline_ms, broker->now_ms + claim_margin(claim));
+
+    lock_move(lock, LOCK_KEPT);
+    lock->gone = loss == LOSS_DELETED || loss == LOSS_STOLEN;
+    lock->delete_when_over = loss == LOSS_BROKEN || loss == LOSS_MAX_HOLD;
+    lock->kept_until_ms = claim->deadline_ms;
+    alarm_set(&lock->alarm, &broker->lock_alarms, lock->kept_until_ms);
+
+    count_loss(&broker->stats, loss);
+    broker_notify(broker, claim, NOTICE_LOST, claim->lost_reason);
+    broker_fact(broker, level, "lost", claim)->reason = claim->lost_reason;
+    broker_mark_dirty(broker, lock);
+}
+
+static enum loss loss_at_deadline(const struct claim *claim)
+{
+    if (claim->cap_ms <= claim->deadline_ms)
+        return LOSS_MAX_HOLD;
+    return claim->renew ? LOSS_EXPIRED : LOSS_NOT_RENEWED;
+}
+
+void hold_alarm(struct broker *broker, struct claim *claim)
+{
+    if (broker->now_ms >= claim_lost_at(claim)) {
+        hold_lose(broker, claim, loss_at_deadline(claim));
+        return;
+    }
+
+    const char *reason = broker->up ? "no_answer" : "down";
+
+    claim->suspect = true;
+    broker->stats.suspect++;
+    broker_notify(broker, claim, NOTICE_SUSPECT, reason);
+    broker_fact(broker, FACT_WARNING, "suspect", claim)->reason = reason;
+    hold_arm(broker, claim->lock);
+}
+
+void hold_renew(struct broker *broker, struct lock *lock)
+{
+    struct extension *extension = TAILQ_FIRST(&lock->grant->extensions);
+    int64_t late_ms = broker->now_ms - lease_renew_at(&lock->lease);
+    struct backend_op *op = broker_start(broker, &lock->main_op, BACKEND_RENEW, lock, lock->name);
+
+    lock->extending = extension;
+    if (extension)
+        TAILQ_REMOVE(&lock->grant->extensions, extension, link);
+    else
+        histogram_add(&broker->stats.renewal_late_ms, late_ms > 0 ? late_ms : 0);
+    lock->main_op_ttl_ms = extension ? extension->ttl_ms : lock->ttl_ms;
+    op->serial = lock->serial;
+    op->ttl_ms = lock->main_op_ttl_ms;
+    op->timeout_ms = lease_command_timeout(least(lock->ttl_ms, lock->main_op_ttl_ms));
+    alarm_cancel(&lock->alarm);
+}
+
+static void extend_answer(struct broker *broker, struct lock *lock, struct extension *extension)
+{
+    struct reply *reply = call_answer(broker, &extension->call);
+
+    fill_grant(broker, reply, lock->grant);
+    reply->waited_ms = broker->now_ms - extension->arrived_ms;
+    broker->stats.extends++;
+    graveyard_bury(&broker->graves, &extension->grave);
+}
+
+// What was told stays true: neither a shorter ttl nor a nearer cap moves a deadline back.
+static void extend_apply(struct claim *claim, const struct extension *extension)
+{
+    claim->ttl_ms = extension->ttl_ms;
+    if (extension->max_hold_ms == LB_NONE)
+        return;
+    claim->max_hold_ms = extension->max_hold_ms;
+    claim->cap_ms = extension->arrived_ms + extension->max_hold_ms;
+    if (claim->cap_ms < claim->deadline_ms)
+        claim->cap_ms = claim->deadline_ms;
+}
+
+static void hold_renewed(struct broker *broker, struct lock *lock, int64_t sent_ms,
+                         struct extension *extension)
+{
+    struct claim *claim = lock->grant;
+    int64_t deadline_ms = lease_deadline(sent_ms, lock->main_op_ttl_ms);
+
+    broker->stats.renewals++;
+    lock->ttl_ms = lock->main_op_ttl_ms;
+    lock->lease.sent_ms = sent_ms;
+    lock->lease.ttl_ms = lock->ttl_ms;
+    if (deadline_ms > lock->lease.deadline_ms)
+        lock->lease.deadline_ms = deadline_ms;
+    if (extension)
+        extend_apply(claim, extension);
+    deadline_ms = least(lock->lease.deadline_ms, claim->cap_ms);
+    if (deadline_ms > claim->deadline_ms)
+        claim->deadline_ms = deadline_ms;
+    if (claim->suspect) {
+        claim->suspect = false;
+        broker->stats.recovered++;
+        broker_notify(broker, claim, NOTICE_OK, NULL);
+        (void)broker_fact(broker, FACT_NOTICE, "ok", claim);
+    }
+    if (extension)
+        extend_answer(broker, lock, extension);
+    hold_arm(broker, lock);
+}
+
+static void renewal_failed(struct broker *broker, struct lock *lock, bool refused,
+                           struct extension *extension)
+{
+    broker->stats.renewals_failed++;
+    if (extension)
+        extension_finish(broker, extension, ERROR_UNAVAILABLE, refused ? "refused" : "down");
+    if (wants_renewal(lock))
+        alarm_set(&lock->alarm, &broker->renewals,
+                  broker->now_ms + lease_retry_pause(lock->lease.ttl_ms));
+}
+
+void hold_outcome(struct broker *broker, struct lock *lock, const struct backend_outcome *outcome)
+{
+    struct extension *extension = lock->extending;
+
+    lock->extending = NULL;
+    if (lock->state != LOCK_HELD) // the grant ended meanwhile: no reply revives it
+        return;
+    switch (outcome->result) {
+    case RESULT_OK:
+        hold_renewed(broker, lock, outcome->sent_ms, extension);
+        break;
+    case RESULT_GONE:
+    case RESULT_STOLEN:
+    case RESULT_CONFLICT:
+        lock->extending = extension;
+        hold_lose(broker, lock->grant, outcome->result == RESULT_GONE ? LOSS_DELETED : LOSS_STOLEN);
+        return;
+    case RESULT_BUSY:
+    case RESULT_REFUSED:
+    case RESULT_QUARANTINED:
+    case RESULT_NOT_SENT:
+    case RESULT_UNKNOWN:
+    default:
+        renewal_failed(broker, lock, outcome->result == RESULT_REFUSED, extension);
+        break;
+    }
+    if (!TAILQ_EMPTY(&lock->grant->extensions) && broker->up)
+        hold_renew(broker, lock);
+}

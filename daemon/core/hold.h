@@ -1,0 +1,53 @@
+// Having a lock: granting, renewing, extending, and losing it.
+#ifndef LB_CORE_HOLD_H
+#define LB_CORE_HOLD_H
+
+#include <stdbool.h>
+
+#include "daemon/core/book.h"
+
+enum loss {
+    LOSS_EXPIRED,
+    LOSS_DELETED,
+    LOSS_STOLEN,
+    LOSS_MAX_HOLD,
+    LOSS_BROKEN,
+    LOSS_NOT_RENEWED,
+    LOSS_SHUTDOWN
+};
+
+// Grants the lock, which an acquire has just confirmed, to the waiting claim. False, and nothing
+// happens, when too little of the lease would be left.
+bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
+                const struct backend_outcome *outcome);
+
+// A grant could not be told in time: its claim waits again, in the first place.
+void hold_take_back(struct broker *broker, struct session *session, uint64_t grant_id);
+
+// The granted claim's alarm: it becomes suspect, or it is lost.
+void hold_alarm(struct broker *broker, struct claim *claim);
+
+// Sends the renewal that is due, for the next extension if one waits.
+void hold_renew(struct broker *broker, struct lock *lock);
+
+// Handles the outcome of the lock's renewal.
+void hold_outcome(struct broker *broker, struct lock *lock, const struct backend_outcome *outcome);
+
+// Ends the grant: its holder is told `lost`, and the key is kept until the deadline that it knows.
+void hold_lose(struct broker *broker, struct claim *claim, enum loss loss);
+
+// Takes a granted claim out of its session's books because it ends: no alarm, no extension is left.
+void hold_end(struct broker *broker, struct claim *claim);
+
+// Answers one extension that ended without success. False when there is none.
+bool hold_answer_next(struct broker *broker);
+
+void hold_extend_request(struct broker *broker, struct session *session,
+                         const struct request *request);
+void hold_check_request(struct broker *broker, struct session *session,
+                        const struct request *request);
+
+// The session's granted claim that the request names by key, owner and, if given, fence; or NULL.
+struct claim *hold_find(struct session *session, const struct request *request);
+
+#endif
