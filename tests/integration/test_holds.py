@@ -240,7 +240,7 @@ def test_break_of_a_free_key(client, key):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 def test_break_is_denied_to_others(lab, redis, key):
-    daemon = lab.daemon(redis, mode="0666")
+    daemon = lab.daemon(redis, socket_mode="0666")
     client, stranger = daemon.client(), daemon.process_client(uid=65534)
     client.ok("acquire", key=key)
     stranger.fails("denied", "break", key=key)
@@ -305,7 +305,7 @@ def test_stats_are_numbers(redis, client, key):
     backend = stats["backend"]
     assert backend["kind"] == "redis" and backend["state"] == "up"
     assert backend["role"] == "master" and backend["version"].startswith("7.")
-    assert backend["policy"] == "noeviction" and backend["may_evict"] is False
+    assert backend["maxmemory_policy"] == "noeviction" and backend["may_evict"] is False
 
 
 def test_errors_and_grants_are_counted(client, key):
