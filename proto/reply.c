@@ -168,12 +168,10 @@ static void write_list(struct json_out *out, const struct reply *reply, size_t s
     json_out_name(out, "locks");
     json_out_array_begin(out);
     for (size_t i = 0; i < reply->rows_count; i++) {
-        struct json_out before = *out;
         size_t length = buf_length(out->buf);
 
         write_row(out, &reply->rows[i]);
         if (buf_length(out->buf) - start + LIST_TAIL_BYTES > LB_REPLY_LINE_BYTES_MAX) {
-            *out = before;
             buf_truncate(out->buf, length);
             more = true;
             break;
