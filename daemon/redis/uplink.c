@@ -44,7 +44,7 @@ struct uplink {
 
     uv_timer_t attempt_timer; // the pause, or the time limit of an attempt
     uv_timer_t command_timer; // the first command that must be answered
-    bool is_in_grace;         // its time is up, and what may have come is being read
+    int64_t grace_for_ms;     // commands due by then have had their grace, or have it now
     int handles_open;
 
     struct resolve *resolve;
@@ -173,7 +173,6 @@ static void link_fail(struct uplink *uplink, const char *reason)
     if (up_ms >= UPLINK_GOOD_MS)
         backoff_reset(&uplink->backoff);
     (void)uv_timer_stop(&uplink->command_timer);
-    uplink->is_in_grace = false;
     exchange_fail(&uplink->exchange);
     wire_drop(uplink);
     pause_start(uplink);
@@ -218,20 +217,18 @@ static void command_timer_start(struct uplink *uplink, int64_t when_ms)
 // the answer may have been here all along, and a command may have been written a moment ago. So the
 // link is only given up when the answer is still missing after the next turn of the loop, and after
 // as much time as we ourselves were late.
-static void command_time_up(struct uplink *uplink, int64_t late_ms)
+static void command_time_up(struct uplink *uplink, int64_t deadline_ms, int64_t now_ms)
 {
-    int64_t grace_ms = late_ms < 1 ? 1 : late_ms;
+    int64_t late_ms = now_ms - deadline_ms;
+    int64_t grace_ms = late_ms < UPLINK_GRACE_MAX_MS ? late_ms : UPLINK_GRACE_MAX_MS;
 
-    if (uplink->is_in_grace) {
+    if (deadline_ms <= uplink->grace_for_ms) {
         uplink->exchange.figures.command_timeouts++;
         link_fail(uplink, "a command was not answered in time");
         return;
     }
-    uplink->is_in_grace = true;
-    if (grace_ms > UPLINK_GRACE_MAX_MS)
-        grace_ms = UPLINK_GRACE_MAX_MS;
-    uv_update_time(uplink->loop);
-    (void)uv_timer_start(&uplink->command_timer, on_command_time, (uint64_t)grace_ms, 0);
+    uplink->grace_for_ms = now_ms;
+    command_timer_start(uplink, now_ms + grace_ms);
 }
 
 static void on_command_time(uv_timer_t *timer)
@@ -240,12 +237,9 @@ static void on_command_time(uv_timer_t *timer)
     int64_t deadline_ms = exchange_deadline(&uplink->exchange);
     int64_t now_ms = clock_now_ms();
 
-    if (deadline_ms <= now_ms) {
-        command_time_up(uplink, now_ms - deadline_ms);
-        return;
-    }
-    uplink->is_in_grace = false;
-    if (deadline_ms != INT64_MAX)
+    if (deadline_ms <= now_ms)
+        command_time_up(uplink, deadline_ms, now_ms);
+    else if (deadline_ms != INT64_MAX)
         command_timer_start(uplink, deadline_ms);
 }
 
@@ -526,8 +520,7 @@ void uplink_flush(struct uplink *uplink)
         return;
     exchange_send(&uplink->exchange);
     wire_flush(uplink->wire);
-    // Once time is up the timer belongs to the grace period; it looks at all commands afterwards.
-    if (uplink->exchange.soonest_ms < before_ms && !uplink->is_in_grace)
+    if (uplink->exchange.soonest_ms < before_ms)
         command_timer_start(uplink, uplink->exchange.soonest_ms);
 }
 

@@ -1,0 +1,31 @@
+// A server that is none: on the test's own loop, it greets like a Redis and then sends whatever
+// bytes the test wants.
+#ifndef LB_TESTS_REDIS_FAKE_H
+#define LB_TESTS_REDIS_FAKE_H
+
+#include <uv.h>
+
+#define FAKE_SHA  "0123456789012345678901234567890123456789"
+#define FAKE_BULK "$40\r\n" FAKE_SHA "\r\n"
+
+// What a master says to a handshake without AUTH and SELECT.
+#define FAKE_GREETING                                                                              \
+    "+OK\r\n$29\r\nredis_version:7.0.0\r\nrun_id:x\r\n$13\r\nrole:master\r\n\r\n"                  \
+    "$14\r\nmaxmemory:0\r\n \r\n" FAKE_BULK FAKE_BULK FAKE_BULK FAKE_BULK FAKE_BULK
+
+struct fake {
+    uv_pipe_t listener;
+    uv_pipe_t client; // the last one accepted
+    int has_client;
+    int accepted;
+    const char *greeting; // sent at the first bytes of each client; NULL: close at once
+    size_t received;      // bytes of the last client
+    char path[64];
+};
+
+void fake_init(struct fake *fake, uv_loop_t *loop, const char *greeting);
+void fake_send(struct fake *fake, const char *bytes, size_t length);
+void fake_drop(struct fake *fake); // closes the client's connection
+void fake_close(struct fake *fake);
+
+#endif

@@ -1,0 +1,16 @@
+// The suites of this binary.
+#ifndef LB_TESTS_REDIS_SUITES_H
+#define LB_TESTS_REDIS_SUITES_H
+
+#include <check.h>
+
+Suite *token_suite(void);
+Suite *command_suite(void);
+Suite *refusal_suite(void);
+Suite *resp_suite(void);
+Suite *handshake_suite(void);
+Suite *scripts_suite(void);
+Suite *uplink_suite(void);
+Suite *trouble_suite(void);
+
+#endif
