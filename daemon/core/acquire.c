@@ -248,14 +248,21 @@ static void acquire_send(struct broker *broker, struct lock *lock)
     op->timeout_ms = lease_command_timeout(first->ttl_ms);
     lock->main_op_ttl_ms = first->ttl_ms;
     lock->verdict = VERDICT_NONE;
-    lock->asked_up_to = broker->next_id;
+    lock->asked_up_to = broker->next_id - 1;
+}
+
+// A try that came after the last question was put: it must be asked anew at once, since the answer
+// on its way may be older than the try.
+static bool has_new_try(const struct lock *lock)
+{
+    const struct claim *newest = TAILQ_LAST(&lock->tries, claim_list);
+
+    return newest && newest->id > lock->asked_up_to;
 }
 
 void acquire_attend(struct broker *broker, struct lock *lock)
 {
-    bool untold = lock->state == LOCK_BLOCKED && lock->paused && TAILQ_EMPTY(&lock->tries);
-
-    if (!broker->up || untold)
+    if (!broker->up || (lock->paused && !has_new_try(lock)))
         return;
     acquire_send(broker, lock);
     lock_move(lock, LOCK_ACQUIRING);

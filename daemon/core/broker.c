@@ -295,7 +295,7 @@ static void backend_up(struct broker *broker, const struct backend_facts *facts)
 static void backend_down(struct broker *broker)
 {
     broker->up = false;
-    broker->down_up_to = broker->next_id;
+    broker->down_up_to = broker->next_id - 1;
     broker_mark_all_dirty(broker);
 }
 
