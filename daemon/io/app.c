@@ -1,0 +1,439 @@
+// Build-up, signals, drain and tear-down. Whatever a signal starts goes through the pump like any
+// other event.
+#include "daemon/io/app.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/log.h"
+#include "daemon/io/identity.h"
+#include "daemon/io/listener.h"
+#include "daemon/io/notify.h"
+#include "daemon/io/pump.h"
+
+#define APP_SERVER_NAME "lockbrokerd " LB_VERSION
+
+// Descriptors for everything but clients: standard streams, epoll, timers, Redis, log, spares.
+#define DESCRIPTORS_RESERVED 64
+
+struct app {
+    const struct launch *launch;
+    struct config config;
+    struct identity identity;
+    uv_loop_t loop;
+    struct broker *broker;
+    struct pump pump;
+    struct conn_table conns;
+    struct listener listener;
+    struct uplink *uplink;
+    struct memory_backend *memory;
+    uv_signal_t signals[3];
+    uv_timer_t drain_timer;
+    uv_timer_t watchdog_timer;
+    bool draining;
+    bool stopping;
+    bool backend_up;
+    size_t owed_told;
+};
+
+static int64_t wall_us(void *context)
+{
+    struct timespec now;
+
+    (void)context;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int64_t boottime_ms(void *context)
+{
+    (void)context;
+    return clock_now_ms();
+}
+
+// The pump's post, with an ear for the backend's state: one log line a change.
+static void app_post(void *context, const struct event *event)
+{
+    struct app *app = context;
+
+    if (event->kind == EVENT_BACKEND_UP || event->kind == EVENT_BACKEND_DOWN) {
+        bool up = event->kind == EVENT_BACKEND_UP;
+
+        if (up != app->backend_up)
+            log_message(up ? LOG_LEVEL_NOTICE : LOG_LEVEL_WARNING,
+                        up ? "backend_up" : "backend_down", "%s",
+                        up ? "locks can be granted" : "no new lock can be granted");
+        app->backend_up = up;
+        notify_status(up, broker_kept_count(app->broker));
+    }
+    pump_post(&app->pump, event);
+}
+
+static struct broker_config broker_config_of(const struct app *app)
+{
+    const struct config *config = &app->config;
+
+    return (struct broker_config){
+        .ttl_max_ms = config->ttl_max_ms,
+        .max_wait_ms = config->max_wait_ms,
+        .retry_max_ms = config->retry_max_ms,
+        .requests_max = config->requests_max,
+        .own_uid = geteuid(),
+        .server = APP_SERVER_NAME,
+        .instance = app->identity.public_instance,
+        .host = app->identity.host,
+        .backend_kind = app->memory ? "memory" : "redis",
+    };
+}
+
+// Raises the limit of descriptors as far as allowed, and lowers connections_max to what fits: a
+// daemon without descriptors could not reconnect to Redis.
+static int64_t connections_that_fit(int64_t wanted)
+{
+    struct rlimit limit;
+    int64_t fit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return wanted;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    fit =
+        limit.rlim_cur > DESCRIPTORS_RESERVED ? (int64_t)limit.rlim_cur - DESCRIPTORS_RESERVED : 1;
+    if (limit.rlim_cur == RLIM_INFINITY || wanted <= fit)
+        return wanted;
+    log_message(LOG_LEVEL_WARNING, "connections_lowered",
+                "connections_max is lowered to %lld, which is what the descriptor limit allows",
+                (long long)fit);
+    return fit;
+}
+
+static void app_apply_config(struct app *app)
+{
+    app->conns.limits = (struct conn_limits){
+        .connections_max = connections_that_fit(app->config.connections_max),
+        .output_max_bytes = app->config.output_max_bytes,
+        .idle_timeout_ms = app->config.idle_timeout_ms,
+        .line_timeout_ms = app->config.line_timeout_ms,
+    };
+    log_set_level((enum log_level)app->config.log_level);
+}
+
+static void log_needs_restart(void *context, const char *option)
+{
+    (void)context;
+    log_message(LOG_LEVEL_WARNING, "reload_ignored", "%s can only be changed by a restart", option);
+}
+
+// All or nothing: with any error the old configuration stays in force whole.
+static void app_reload(struct app *app)
+{
+    struct config config;
+    struct config_error error;
+
+    notify_reloading();
+    if (launch_config(app->launch, &config, &error) < 0) {
+        char text[CONFIG_MESSAGE_BYTES_MAX + 512];
+
+        config_error_format(&error, text, sizeof(text));
+        log_message(LOG_LEVEL_ERROR, "reload_failed", "%s; the old configuration stays", text);
+    } else {
+        (void)config_diff_needs_restart(&app->config, &config, log_needs_restart, NULL);
+        config_apply_reloadable(&app->config, &config);
+        app_apply_config(app);
+
+        struct broker_config broker_config = broker_config_of(app);
+        struct event event = {.kind = EVENT_CONFIGURE, .config = &broker_config};
+
+        pump_submit(&app->pump, &event);
+        log_message(LOG_LEVEL_NOTICE, "reload", "the configuration is in force");
+    }
+    notify_ready();
+}
+
+static void app_close_handles(struct app *app)
+{
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(app->signals); i++)
+        uv_close((uv_handle_t *)&app->signals[i], NULL);
+    uv_close((uv_handle_t *)&app->drain_timer, NULL);
+    uv_close((uv_handle_t *)&app->watchdog_timer, NULL);
+    listener_stop(&app->listener);
+    conn_table_close(&app->conns);
+    if (app->uplink)
+        uplink_close(app->uplink);
+    app->uplink = NULL;
+    app->pump.uplink = NULL;
+    pump_close(&app->pump);
+}
+
+static void app_stop(struct app *app)
+{
+    if (app->stopping)
+        return;
+    app->stopping = true;
+    log_message(LOG_LEVEL_NOTICE, "stop", "the broker ends");
+    app_close_handles(app);
+}
+
+static void on_drain_timeout(uv_timer_t *timer)
+{
+    struct app *app = timer->data;
+
+    log_message(LOG_LEVEL_WARNING, "drain_incomplete", "%zu locks are left to expire",
+                broker_kept_count(app->broker));
+    app_stop(app);
+}
+
+static void app_drain(struct app *app)
+{
+    struct event event = {.kind = EVENT_DRAIN};
+
+    if (app->draining)
+        return;
+    app->draining = true;
+    notify_stopping();
+    log_message(LOG_LEVEL_NOTICE, "drain", "no new locks; holders are told");
+    (void)uv_timer_start(&app->drain_timer, on_drain_timeout,
+                         (uint64_t)app->config.drain_timeout_ms, 0);
+    pump_submit(&app->pump, &event);
+}
+
+static void on_signal(uv_signal_t *signal, int number)
+{
+    struct app *app = signal->data;
+
+    if (number == SIGHUP)
+        app_reload(app);
+    else
+        app_drain(app);
+}
+
+static void app_after_turn(void *context)
+{
+    struct app *app = context;
+    size_t owed = broker_kept_count(app->broker);
+
+    if (app->uplink)
+        uplink_set_urgent(app->uplink, owed > 0);
+    if (app->draining && !app->stopping && broker_is_drained(app->broker))
+        app_stop(app);
+}
+
+// Fed from a turn of the loop, after a sweep: a loop that hangs, or sweeps no more, is killed.
+static void on_watchdog(uv_timer_t *timer)
+{
+    struct app *app = timer->data;
+    size_t owed = broker_kept_count(app->broker);
+
+    pump_run(&app->pump);
+    notify_watchdog();
+    if (owed != app->owed_told)
+        notify_status(app->backend_up, owed);
+    app->owed_told = owed;
+}
+
+static int app_init_signals(struct app *app)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(numbers); i++) {
+        (void)uv_signal_init(&app->loop, &app->signals[i]);
+        app->signals[i].data = app;
+
+        int r = uv_signal_start(&app->signals[i], on_signal, numbers[i]);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int app_init_timers(struct app *app)
+{
+    uint64_t watchdog_ms = notify_watchdog_ms();
+
+    app->drain_timer.data = app;
+    app->watchdog_timer.data = app;
+    (void)uv_timer_init(&app->loop, &app->drain_timer);
+    (void)uv_timer_init(&app->loop, &app->watchdog_timer);
+    if (!watchdog_ms)
+        return 0;
+    return uv_timer_start(&app->watchdog_timer, on_watchdog, watchdog_ms, watchdog_ms);
+}
+
+static int open_memory(struct app *app)
+{
+    char state_path[sizeof(app->config.socket) + 16];
+    int64_t blocked_until_ms = 0;
+    struct memory_backend_options options = {
+        .state_path = state_path,
+        .ttl_max_ms = app->config.ttl_max_ms,
+        .now_ms = boottime_ms,
+        .wall_us = wall_us,
+        .post = app_post,
+        .context = app,
+    };
+
+    (void)snprintf(state_path, sizeof(state_path), "%s.memory", app->config.socket);
+
+    int r = memory_backend_new(&options, &blocked_until_ms, &app->memory);
+
+    if (r < 0)
+        return r;
+    log_message(LOG_LEVEL_NOTICE, "memory_backend",
+                "locks are kept in this process: they exclude clients of this socket only, no "
+                "other host, and there is no Redis");
+    if (blocked_until_ms > clock_now_ms())
+        log_message(LOG_LEVEL_WARNING, "memory_quarantine",
+                    "a crashed broker's grants may last for another %lld ms: none is made before",
+                    (long long)(blocked_until_ms - clock_now_ms()));
+    return 0;
+}
+
+static const char *text_or_null(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+static int open_redis(struct app *app, const struct backend_url *url)
+{
+    struct uplink_options options = {
+        .address =
+            {
+                .host = text_or_null(url->host),
+                .port = url->port,
+                .path = text_or_null(url->path),
+                .user = text_or_null(url->user),
+                .password = text_or_null(url->password),
+                .database = url->database,
+            },
+        .prefix = app->config.prefix,
+        .host = app->identity.host,
+        .instance = app->identity.secret_instance,
+        .connect_timeout_ms = app->config.connect_timeout_ms,
+        .seed = app->identity.seed,
+        .post = app_post,
+        .context = app,
+    };
+
+    return uplink_new(&app->loop, &options, &app->uplink);
+}
+
+static int app_open_backend(struct app *app)
+{
+    struct backend_url url;
+    struct config_error error;
+    int r = config_read_backend(&app->config, &url, &error);
+
+    if (r < 0) {
+        char text[CONFIG_MESSAGE_BYTES_MAX + 512];
+
+        config_error_format(&error, text, sizeof(text));
+        log_message(LOG_LEVEL_ERROR, "start_failed", "%s", text);
+        return r;
+    }
+    r = url.kind == BACKEND_KIND_MEMORY ? open_memory(app) : open_redis(app, &url);
+    explicit_bzero(&url, sizeof(url));
+    return r;
+}
+
+static int app_build(struct app *app)
+{
+    int r = app_open_backend(app);
+
+    if (r < 0)
+        return r;
+
+    struct broker_config config = broker_config_of(app);
+
+    r = broker_new(&config, app->identity.seed, &app->broker);
+    if (r == 0)
+        r = pump_init(&app->pump, &app->loop, app->broker);
+    if (r < 0)
+        return r;
+    app->pump.conns = &app->conns;
+    app->pump.uplink = app->uplink;
+    app->pump.memory = app->memory;
+    app->pump.after_turn = app_after_turn;
+    app->pump.context = app;
+    r = conn_table_init(&app->conns, &app->loop, &app->pump);
+    app->conns.prefix = app->config.prefix;
+    if (r == 0)
+        r = app_init_signals(app);
+    if (r == 0)
+        r = app_init_timers(app);
+    if (r == 0)
+        r = listener_start(&app->listener, &app->loop, &app->conns);
+    return r;
+}
+
+static void app_begin(struct app *app)
+{
+    char backend[BACKEND_URL_BYTES_MAX + 4];
+    struct log_line line;
+
+    app_apply_config(app);
+    backend_url_mask(app->config.backend, backend, sizeof(backend));
+    log_begin(&line, LOG_LEVEL_NOTICE, "start");
+    log_text(&line, "version", LB_VERSION);
+    log_text(&line, "socket", app->config.socket);
+    log_text(&line, "backend", backend);
+    log_number(&line, "pid", getpid());
+    log_end(&line);
+    if (app->uplink)
+        uplink_open(app->uplink);
+    else
+        memory_backend_open(app->memory);
+    notify_ready();
+}
+
+static int start_failed(const char *what, int error)
+{
+    log_message(LOG_LEVEL_ERROR, "start_failed", "%s: %s", what, strerror(-error));
+    return 1;
+}
+
+int app_run(const struct launch *launch, const struct config *config)
+{
+    static struct app app; // a 64 KiB read buffer is part of it
+    char problem[LISTENER_PROBLEM_BYTES_MAX];
+    struct rlimit no_core = {0, 0};
+
+    app.launch = launch;
+    app.config = *config;
+    (void)prctl(PR_SET_DUMPABLE, 0); // a core would hold the Redis password
+    (void)setrlimit(RLIMIT_CORE, &no_core);
+
+    int r = identity_init(&app.identity);
+
+    if (r < 0)
+        return start_failed("no random numbers", r);
+    r = listener_open(&app.listener, config->socket, (mode_t)config->socket_mode,
+                      config->socket_group, problem);
+    if (r < 0) {
+        log_message(LOG_LEVEL_ERROR, "start_failed", "%s", problem);
+        return 1;
+    }
+    r = uv_loop_init(&app.loop);
+    if (r == 0)
+        r = app_build(&app);
+    if (r < 0) {
+        listener_close(&app.listener);
+        return start_failed("cannot start", r);
+    }
+    app_begin(&app);
+    (void)uv_run(&app.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&app.loop);
+    broker_free(app.broker);
+    memory_backend_free(app.memory);
+    pump_deinit(&app.pump);
+    listener_close(&app.listener);
+    return 0;
+}
