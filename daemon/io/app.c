@@ -58,20 +58,14 @@ static int64_t boottime_ms(void *context)
     return clock_now_ms();
 }
 
-// The pump's post, with an ear for the backend's state: one log line a change.
+// The pump's post, with an ear for the backend's state. The link itself logs its changes.
 static void app_post(void *context, const struct event *event)
 {
     struct app *app = context;
 
     if (event->kind == EVENT_BACKEND_UP || event->kind == EVENT_BACKEND_DOWN) {
-        bool up = event->kind == EVENT_BACKEND_UP;
-
-        if (up != app->backend_up)
-            log_message(up ? LOG_LEVEL_NOTICE : LOG_LEVEL_WARNING,
-                        up ? "backend_up" : "backend_down", "%s",
-                        up ? "locks can be granted" : "no new lock can be granted");
-        app->backend_up = up;
-        notify_status(up, broker_kept_count(app->broker));
+        app->backend_up = event->kind == EVENT_BACKEND_UP;
+        notify_status(app->backend_up, broker_kept_count(app->broker));
     }
     pump_post(&app->pump, event);
 }
