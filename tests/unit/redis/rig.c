@@ -8,6 +8,8 @@
 
 #include "daemon/base/clock.h"
 
+bool rig_is_inside;
+
 static void text_keep(char *ret_text, size_t size, const char *text)
 {
     (void)snprintf(ret_text, size, "%s", text ? text : "");
@@ -33,7 +35,9 @@ static void outcome_keep(struct rig *rig, const struct backend_outcome *outcome)
 static void on_event(void *context, const struct event *event)
 {
     struct rig *rig = context;
+    bool was_inside = rig_is_inside;
 
+    rig_is_inside = false;
     ck_assert(event->now_ms > 0 && event->now_ms <= clock_now_ms());
     switch (event->kind) {
     case EVENT_BACKEND_UP:
@@ -61,6 +65,7 @@ static void on_event(void *context, const struct event *event)
     case EVENT_CONFIGURE:
         ck_abort_msg("an event that is not the uplink's");
     }
+    rig_is_inside = was_inside;
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -123,7 +128,9 @@ void rig_await(struct rig *rig, bool (*is_met)(const struct rig *rig, int64_t nu
 
     while (!is_met(rig, number)) {
         ck_assert_msg(clock_now_ms() < until_ms, "what the test waits for did not come");
+        rig_is_inside = true;
         (void)uv_run(&rig->loop, UV_RUN_ONCE);
+        rig_is_inside = false;
     }
 }
 
@@ -169,13 +176,17 @@ uint64_t rig_submit(struct rig *rig, enum backend_op_kind kind, const char *key,
                             .timeout_ms = rig->timeout_ms};
 
     ck_assert_uint_le(rig->ops_count, RIG_OPS_MAX);
+    rig_is_inside = true;
     uplink_submit(rig->uplink, &op);
+    rig_is_inside = false;
     return op.op_id;
 }
 
 void rig_flush(struct rig *rig)
 {
+    rig_is_inside = true;
     uplink_flush(rig->uplink);
+    rig_is_inside = false;
 }
 
 const struct backend_outcome *rig_outcome(const struct rig *rig, uint64_t op_id)

@@ -15,6 +15,9 @@
 #define RIG_TIMEOUT_MS  20000
 #define RIG_PATIENCE_MS 30000
 
+// True while the code under test runs, rather than the test's own.
+extern bool rig_is_inside;
+
 struct rig_outcome {
     int count; // how often it was posted
     struct backend_outcome outcome;

@@ -12,5 +12,6 @@ Suite *handshake_suite(void);
 Suite *scripts_suite(void);
 Suite *uplink_suite(void);
 Suite *trouble_suite(void);
+Suite *memory_suite(void);
 
 #endif
