@@ -13,10 +13,9 @@ int session_exit_code(int result)
 {
     if (result == 0)
         return EXIT_CODE_OK;
-    if (result < 0 && result != -EPROTO && result != -ENOMEM && result != -EINVAL)
-        return EXIT_CODE_UNAVAILABLE;
     switch (result) {
     case -EINVAL:
+    case -ENAMETOOLONG:
     case LB_E_BAD_FIELD:
     case LB_E_TOO_LONG:
         return EXIT_CODE_USAGE;
@@ -25,14 +24,19 @@ int session_exit_code(int result)
         return EXIT_CODE_BUSY;
     case LB_E_CONFLICT:
         return EXIT_CODE_CONFLICT;
+    case -EACCES:
+    case -EPERM:
     case LB_E_DENIED:
         return EXIT_CODE_DENIED;
     case LB_E_QUOTA:
     case LB_E_UNAVAILABLE:
     case LB_E_DRAINING:
         return EXIT_CODE_UNAVAILABLE;
-    default:
+    case -EPROTO:
+    case -ENOMEM:
         return EXIT_CODE_INTERNAL;
+    default:
+        return result < 0 ? EXIT_CODE_UNAVAILABLE : EXIT_CODE_INTERNAL;
     }
 }
 
@@ -62,6 +66,12 @@ void session_report(int result, const char *path, const char *message)
         message_print("no answer from a broker at %s: %s; start lockbrokerd, or name its socket "
                       "with --socket",
                       client_socket_path(path), lb_error_text(result));
+    else if (session_exit_code(result) == EXIT_CODE_DENIED)
+        message_print("%s: %s; ask for access to it", client_socket_path(path),
+                      lb_error_text(result));
+    else if (result == -ENAMETOOLONG)
+        message_print("%s is too long a name for a socket; use a shorter path",
+                      client_socket_path(path));
     else
         message_print("%s", lb_error_text(result));
 }

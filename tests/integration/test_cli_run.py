@@ -107,6 +107,18 @@ def test_no_broker(lab):
     cli.stop()
 
 
+def test_a_socket_of_others(lab, broker):
+    path = lab.path("s")
+    os.chmod(path, 0o600)
+    cli = Cli(path)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+    if nobody:
+        outcome = cli("run", "k", "--", "true", **nobody)
+        assert outcome.code == 77 and path in outcome.err
+    assert cli("run", "k", "--socket", "p" * 108, "--", "true").code == 64
+    cli.stop()
+
+
 def test_a_broker_that_ends_while_we_wait(cli, broker):
     broker.answers["acquire"] = lambda _: None
     running = cli.start("run", "k", "--", "echo", "ran")

@@ -9,6 +9,7 @@ int main(void)
     SRunner *runner = srunner_create(calls_suite());
     int failed;
 
+    srunner_add_suite(runner, alloc_suite());
     srunner_add_suite(runner, grant_suite());
     srunner_add_suite(runner, client_suite());
     srunner_add_suite(runner, sync_suite());

@@ -4,6 +4,7 @@
 
 #include <check.h>
 
+Suite *alloc_suite(void);
 Suite *calls_suite(void);
 Suite *grant_suite(void);
 Suite *client_suite(void);
