@@ -37,10 +37,10 @@ struct app {
     uv_signal_t signals[3];
     uv_timer_t drain_timer;
     uv_timer_t watchdog_timer;
+    struct notifier notifier;
     bool draining;
     bool stopping;
     bool backend_up;
-    size_t owed_told;
 };
 
 static int64_t wall_us(void *context)
@@ -63,10 +63,8 @@ static void app_post(void *context, const struct event *event)
 {
     struct app *app = context;
 
-    if (event->kind == EVENT_BACKEND_UP || event->kind == EVENT_BACKEND_DOWN) {
+    if (event->kind == EVENT_BACKEND_UP || event->kind == EVENT_BACKEND_DOWN)
         app->backend_up = event->kind == EVENT_BACKEND_UP;
-        notify_status(app->backend_up, broker_kept_count(app->broker));
-    }
     pump_post(&app->pump, event);
 }
 
@@ -131,7 +129,7 @@ static void app_reload(struct app *app)
     struct config config;
     struct config_error error;
 
-    notify_reloading();
+    notify_reloading(&app->notifier);
     if (launch_config(app->launch, &config, &error) < 0) {
         char text[CONFIG_MESSAGE_BYTES_MAX + 512];
 
@@ -148,7 +146,7 @@ static void app_reload(struct app *app)
         pump_submit(&app->pump, &event);
         log_message(LOG_LEVEL_NOTICE, "reload", "the configuration is in force");
     }
-    notify_ready();
+    notify_ready(&app->notifier);
 }
 
 static void app_close_handles(struct app *app)
@@ -159,11 +157,14 @@ static void app_close_handles(struct app *app)
     uv_close((uv_handle_t *)&app->watchdog_timer, NULL);
     listener_stop(&app->listener);
     conn_table_close(&app->conns);
-    if (app->uplink)
+    if (app->uplink) {
+        uplink_flush(app->uplink);
         uplink_close(app->uplink);
+    }
     app->uplink = NULL;
     app->pump.uplink = NULL;
     pump_close(&app->pump);
+    notifier_close(&app->notifier);
 }
 
 static void app_stop(struct app *app)
@@ -179,8 +180,12 @@ static void on_drain_timeout(uv_timer_t *timer)
 {
     struct app *app = timer->data;
 
-    log_message(LOG_LEVEL_WARNING, "drain_incomplete", "%zu locks are left to expire",
-                broker_kept_count(app->broker));
+    struct log_line line;
+
+    log_begin(&line, LOG_LEVEL_WARNING, "drain_incomplete");
+    log_number(&line, "count", (int64_t)broker_kept_count(app->broker));
+    log_text(&line, "message", "these locks are left to expire");
+    log_end(&line);
     app_stop(app);
 }
 
@@ -191,7 +196,7 @@ static void app_drain(struct app *app)
     if (app->draining)
         return;
     app->draining = true;
-    notify_stopping();
+    notify_stopping(&app->notifier);
     log_message(LOG_LEVEL_NOTICE, "drain", "no new locks; holders are told");
     (void)uv_timer_start(&app->drain_timer, on_drain_timeout,
                          (uint64_t)app->config.drain_timeout_ms, 0);
@@ -215,7 +220,10 @@ static void app_after_turn(void *context)
 
     if (app->uplink)
         uplink_set_urgent(app->uplink, owed > 0);
-    if (app->draining && !app->stopping && broker_is_drained(app->broker))
+    if (app->stopping)
+        return;
+    notify_status(&app->notifier, app->backend_up, owed);
+    if (app->draining && broker_is_drained(app->broker))
         app_stop(app);
 }
 
@@ -223,13 +231,9 @@ static void app_after_turn(void *context)
 static void on_watchdog(uv_timer_t *timer)
 {
     struct app *app = timer->data;
-    size_t owed = broker_kept_count(app->broker);
 
     pump_run(&app->pump);
-    notify_watchdog();
-    if (owed != app->owed_told)
-        notify_status(app->backend_up, owed);
-    app->owed_told = owed;
+    notify_watchdog(&app->notifier);
 }
 
 static int app_init_signals(struct app *app)
@@ -364,6 +368,8 @@ static int app_build(struct app *app)
     if (r == 0)
         r = app_init_timers(app);
     if (r == 0)
+        r = notifier_init(&app->notifier, &app->loop);
+    if (r == 0)
         r = listener_start(&app->listener, &app->loop, &app->conns);
     return r;
 }
@@ -385,7 +391,7 @@ static void app_begin(struct app *app)
         uplink_open(app->uplink);
     else
         memory_backend_open(app->memory);
-    notify_ready();
+    notify_ready(&app->notifier);
 }
 
 static int start_failed(const char *what, int error)
