@@ -23,6 +23,8 @@
 // Descriptors for everything but clients: standard streams, epoll, timers, Redis, log, spares.
 #define DESCRIPTORS_RESERVED 64
 
+static const int signal_numbers[] = {SIGTERM, SIGINT, SIGHUP};
+
 struct app {
     const struct launch *launch;
     struct config config;
@@ -34,7 +36,7 @@ struct app {
     struct listener listener;
     struct uplink *uplink;
     struct memory_backend *memory;
-    uv_signal_t signals[3];
+    uv_signal_t signals[LB_ARRAY_LENGTH(signal_numbers)];
     uv_timer_t drain_timer;
     uv_timer_t watchdog_timer;
     struct notifier notifier;
@@ -149,8 +151,21 @@ static void app_reload(struct app *app)
     notify_ready(&app->notifier);
 }
 
+// Holds back the signals that are handled here: at the start until they can be handled, so that the
+// socket is never left behind, and for good at the end, when a second one must not kill the daemon.
+static void signals_mask(int how)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(signal_numbers); i++)
+        (void)sigaddset(&set, signal_numbers[i]);
+    (void)sigprocmask(how, &set, NULL);
+}
+
 static void app_close_handles(struct app *app)
 {
+    signals_mask(SIG_BLOCK);
     for (size_t i = 0; i < LB_ARRAY_LENGTH(app->signals); i++)
         uv_close((uv_handle_t *)&app->signals[i], NULL);
     uv_close((uv_handle_t *)&app->drain_timer, NULL);
@@ -238,14 +253,12 @@ static void on_watchdog(uv_timer_t *timer)
 
 static int app_init_signals(struct app *app)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
-
     (void)signal(SIGPIPE, SIG_IGN);
-    for (size_t i = 0; i < LB_ARRAY_LENGTH(numbers); i++) {
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(signal_numbers); i++) {
         (void)uv_signal_init(&app->loop, &app->signals[i]);
         app->signals[i].data = app;
 
-        int r = uv_signal_start(&app->signals[i], on_signal, numbers[i]);
+        int r = uv_signal_start(&app->signals[i], on_signal, signal_numbers[i]);
 
         if (r < 0)
             return r;
@@ -379,6 +392,7 @@ static void app_begin(struct app *app)
     char backend[BACKEND_URL_BYTES_MAX + 4];
     struct log_line line;
 
+    signals_mask(SIG_UNBLOCK);
     app_apply_config(app);
     backend_url_mask(app->config.backend, backend, sizeof(backend));
     log_begin(&line, LOG_LEVEL_NOTICE, "start");
@@ -410,6 +424,7 @@ int app_run(const struct launch *launch, const struct config *config)
     app.config = *config;
     (void)prctl(PR_SET_DUMPABLE, 0); // a core would hold the Redis password
     (void)setrlimit(RLIMIT_CORE, &no_core);
+    signals_mask(SIG_BLOCK);
 
     int r = identity_init(&app.identity);
 
