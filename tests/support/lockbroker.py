@@ -272,6 +272,9 @@ class Process:
     def sigcont(self):
         self.signal(signal.SIGCONT)
 
+    def is_stopped(self):
+        return self._state() == "T"
+
     def _state(self):
         with open(f"/proc/{self.pid}/stat", encoding="utf-8") as stat:
             return stat.read().rpartition(")")[2].split()[0]
@@ -497,7 +500,8 @@ class Daemon:
         if process.ended_by_test:
             return
         if process.is_running():
-            process.sigcont()
+            if process.is_stopped():  # else SIGCONT would disturb the leak check of a daemon at its end
+                process.sigcont()
             process.signal(signal.SIGTERM)
         assert process.wait() == 0, f"the daemon's exit code is {process.popen.returncode}"
 
