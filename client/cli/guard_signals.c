@@ -64,6 +64,8 @@ void guard_signals_stop_self(int signal, bool with_group)
 {
     sigset_t set;
 
+    if (sigpending(&set) == 0 && sigismember(&set, SIGCONT) == 1)
+        return;
     (void)sigemptyset(&set);
     (void)sigaddset(&set, signal);
     (void)kill(with_group ? 0 : getpid(), signal);

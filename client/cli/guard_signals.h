@@ -26,7 +26,8 @@ bool guard_signals_next(const struct guard_signals *signals, struct signalfd_sig
 // False for what the kernel sends us for our own doings.
 bool guard_signals_is_for_command(const struct signalfd_siginfo *info);
 
-// Stops this process, with the others of its group or alone, until it is continued.
+// Stops this process, with the others of its group or alone, until it is continued. Does nothing
+// when a SIGCONT has come already: stopping would throw that away.
 void guard_signals_stop_self(int signal, bool with_group);
 
 #endif

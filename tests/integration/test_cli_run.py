@@ -237,13 +237,18 @@ def test_signals_reach_the_whole_group_and_not_us(cli):
 
 
 def test_ignored_signals_stay_ignored(cli):
-    running = cli.start("run", "k", "--", "sh", "-c",
-                        "echo ready; read line < /dev/stdin; exit 3", stdin=subprocess.PIPE,
+    script = ("import signal, sys\n"
+              "signal.signal(signal.SIGHUP, lambda *_: print('hup', flush=True))\n"
+              "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3))\n"
+              "print('ready', flush=True)\n"
+              "while True: signal.pause()\n")
+    running = cli.start("run", "k", "--", sys.executable, "-I", "-S", "-c", script,
                         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     assert running.line() == "ready"
     running.signal(signal.SIGHUP)
-    running.popen.stdin.write("x\n")
-    assert running.wait().code == 3
+    running.signal(signal.SIGUSR1)
+    outcome = running.wait()
+    assert (outcome.code, outcome.out) == (3, "")
 
 
 def test_an_ignored_sigchld_does_not_lose_the_status(cli):
@@ -261,15 +266,16 @@ def test_a_signal_ends_the_wait_for_the_lock(cli, broker):
     assert (outcome.code, outcome.out) == (128 + 15, "")
 
 
-def test_a_stop_and_a_continue_are_passed_on(cli, broker):
-    running = cli.start("run", "k", "--ttl", "1s", "--", "sh", "-c", "echo ready; sleep 60",
-                        start_new_session=False)
-    assert running.line() == "ready"
+def test_a_stop_and_a_continue_are_passed_on(cli):
+    # A group of its own: in an orphaned one the kernel would not let it stop.
+    running = cli.start("run", "k", "--ttl", "1s", "--", "sleep", "60", preexec_fn=os.setpgrp)
     child = running.child()
-    running.signal(signal.SIGTSTP)
-    wait_until(lambda: state_of(child) == "T" or state_of(running.pid) == "T", "a stop")
-    running.signal(signal.SIGCONT)
-    wait_until(lambda: state_of(child) == "S" and state_of(running.pid) == "S", "both go on")
+    wait_until(lambda: state_of(child) == "S", "it runs")
+    for _ in range(3):
+        running.signal(signal.SIGTSTP)
+        wait_until(lambda: state_of(child) == "T" and state_of(running.pid) == "T", "both stop")
+        running.signal(signal.SIGCONT)
+        wait_until(lambda: state_of(child) == "S" and state_of(running.pid) == "S", "both go on")
     running.signal(signal.SIGTERM)
     assert running.wait().code == 128 + 15
 
@@ -326,11 +332,16 @@ def test_a_loss_past_its_deadline_kills_at_once(cli, broker):
     assert time.monotonic() - started < 10
 
 
-def test_lost_ends_a_stopped_command(cli, broker):
-    running = cli.start("run", "k", "--ttl", "3s", "--", "sleep", "60")
-    os.kill(running.child(), signal.SIGSTOP)
+def test_lost_reaches_a_stopped_command(cli, broker):
+    running = cli.start("run", "k", "--", "sh", "-c",
+                        "trap 'echo got TERM; exit' TERM; echo ready; while :; do sleep 0.02; done")
+    assert running.line() == "ready"
+    child = running.child()
+    os.kill(child, signal.SIGSTOP)
+    wait_until(lambda: state_of(child) == "T", "it is stopped")
     broker.tell("lost", reason="stolen")
-    assert running.wait().code == 76
+    outcome = running.wait()
+    assert (outcome.code, outcome.out) == (76, "got TERM\n")
 
 
 def test_a_loss_found_out_by_the_release(cli, broker):
@@ -552,6 +563,16 @@ def test_in_a_script_ctrl_c_ends_the_script_too(terminal):
     terminal.type("\x03")
     terminal.type("echo code=$?\n")
     assert "still" not in terminal.expect("code=130")
+
+
+def test_a_script_gets_the_terminal_back(terminal):
+    terminal.type("sh -c '$LB run k -- sh -c \"echo ready; read x\"; echo next; read y; "
+                  "echo \"[$y]\"'\n")
+    terminal.expect("ready")
+    terminal.type("one\n")
+    terminal.expect("next")
+    terminal.type("two\n")
+    terminal.expect("[two]")
 
 
 def test_in_the_background(terminal):

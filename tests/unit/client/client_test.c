@@ -276,6 +276,21 @@ START_TEST(a_loss_told_right_before_the_end_is_read)
 }
 END_TEST
 
+START_TEST(a_write_that_fails_reads_what_is_left)
+{
+    struct lb_grant *grant = grant_key(30000, 29000);
+    uint64_t call;
+
+    // The far end reads no more: writing to it raises SIGPIPE where that is not prevented.
+    ck_assert_int_eq(shutdown(far, SHUT_RD), 0);
+    ck_assert_int_eq(lb_acquire_start(client, "j", NULL, &call), 0);
+    tell("{\"event\":\"lost\",\"key\":\"k\",\"fence\":7,\"deadline_ms\":1,\"reason\":\"x\"}\n");
+    ck_assert_ptr_eq(next_event(LB_EVENT_LOST).grant, grant);
+    ck_assert_int_eq(next_event(LB_EVENT_ANSWER).result, -ENOTCONN);
+    ck_assert_int_eq(next_event(LB_EVENT_DISCONNECTED).result, -ENOTCONN);
+}
+END_TEST
+
 START_TEST(a_grant_is_checked_in_time)
 {
     struct lb_grant *grant = grant_key(1000, 950);
@@ -416,6 +431,7 @@ Suite *client_suite(void)
     tcase_add_test(tcase, a_line_without_end_ends_the_connection);
     tcase_add_test(tcase, grants_outlive_the_connection_up_to_their_deadline);
     tcase_add_test(tcase, a_loss_told_right_before_the_end_is_read);
+    tcase_add_test(tcase, a_write_that_fails_reads_what_is_left);
     tcase_add_test(tcase, a_grant_is_checked_in_time);
     tcase_add_test(tcase, a_check_that_finds_nothing_is_a_loss);
     tcase_add_test(tcase, a_dropped_grant_is_given_back_by_name);
