@@ -19,6 +19,9 @@
 
 #define CONN_OF_PIPE(handle) ((struct conn *)(handle)->data)
 
+// With so much to be written a connection is flushed at once, in the midst of its requests.
+#define FLUSH_BYTES 65536
+
 static int conn_compare(const struct conn *a, const struct conn *b)
 {
     return a->id < b->id ? -1 : a->id > b->id;
@@ -59,6 +62,7 @@ static void on_closed(uv_handle_t *handle)
     RB_REMOVE(conn_tree, &conn->table->tree, conn);
     conn->table->count--;
     framing_deinit(&conn->framing);
+    buf_clear(&conn->held);
     buf_clear(&conn->out);
     buf_clear(&conn->writing);
     free(conn);
@@ -110,11 +114,19 @@ static void conn_end(struct conn *conn, bool by_broker)
 
 void conn_cut(struct conn *conn, const char *reason)
 {
-    log_conn(conn, LOG_LEVEL_WARNING, "client_cut", reason);
+    if (!conn->ended)
+        log_conn(conn, LOG_LEVEL_WARNING, "client_cut", reason);
     conn_end(conn, true);
 }
 
+static bool conn_is_busy(const struct conn *conn)
+{
+    return broker_session_is_busy(conn->table->pump->broker, conn->id);
+}
+
 static void conn_flush(struct conn *conn);
+
+static void conn_bytes(struct conn *conn, const char *bytes, size_t length);
 
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buffer);
 
@@ -132,22 +144,32 @@ static void conn_resume(struct conn *conn)
 
     if (!conn->paused || conn->ended || conn_unread(conn) > low)
         return;
+
+    struct buf held = conn->held;
+
     conn->paused = false;
+    conn_wait_end(conn, CONN_WAIT_READ);
+    buf_init(&conn->held, CONN_READ_BYTES);
+    conn_bytes(conn, buf_bytes(&held), buf_length(&held));
+    buf_clear(&held);
+    if (conn->paused || conn->ended)
+        return;
     if (uv_read_start((uv_stream_t *)&conn->pipe, on_alloc, on_read) < 0)
         conn_cut(conn, "read_failed");
 }
 
-// A client that asks faster than it reads is not asked for more, unless it holds or waits for
-// something: then it must be read, and is cut off at the cap.
-static void conn_pause(struct conn *conn)
+// A client that asks faster than it reads is not heard any further until it has read, unless it
+// holds or waits for something: then it must be heard, and is cut off at the cap.
+static void conn_pause_if_behind(struct conn *conn)
 {
     size_t high = (size_t)conn->table->limits.output_max_bytes / 2;
 
-    if (conn->paused || conn->ended || conn_unread(conn) < high)
-        return;
-    if (broker_session_is_busy(conn->table->pump->broker, conn->id))
+    if (conn_unread(conn) >= FLUSH_BYTES)
+        conn_flush(conn);
+    if (conn->ended || conn_unread(conn) < high || conn_is_busy(conn))
         return;
     conn->paused = true;
+    conn_wait_begin(conn, CONN_WAIT_READ);
     (void)uv_read_stop((uv_stream_t *)&conn->pipe);
 }
 
@@ -300,6 +322,10 @@ static void conn_request(struct conn *conn, const char *text, size_t length)
 
 static void conn_line_overdue(struct conn *conn)
 {
+    if (conn_is_busy(conn)) {
+        conn_wait_begin(conn, CONN_WAIT_LINE);
+        return;
+    }
     framing_drop_partial(&conn->framing);
     conn_refuse(conn, ERROR_MALFORMED, "the line was not ended in time and is dropped");
 }
@@ -311,7 +337,11 @@ void conn_overdue(struct conn *conn, enum conn_wait wait)
         conn_line_overdue(conn);
         break;
     case CONN_WAIT_SPEAK:
-        conn_cut(conn, "idle_timeout");
+        log_conn(conn, LOG_LEVEL_INFO, "client_idle", "idle_timeout");
+        conn_end(conn, true);
+        break;
+    case CONN_WAIT_READ:
+        conn_cut(conn, "output_unread");
         break;
     case CONN_WAIT_WRITE:
     default:
@@ -326,7 +356,7 @@ static void conn_bytes(struct conn *conn, const char *bytes, size_t length)
     size_t line_length;
     int r;
 
-    while (!conn->ended &&
+    while (!conn->ended && !conn->paused &&
            (r = framing_next(&conn->framing, &bytes, &length, &line, &line_length)) != 0) {
         conn_wait_end(conn, CONN_WAIT_LINE);
         conn_wait_end(conn, CONN_WAIT_SPEAK);
@@ -336,12 +366,15 @@ static void conn_bytes(struct conn *conn, const char *bytes, size_t length)
             conn_refuse(conn, ERROR_TOO_LONG, NULL);
         else
             conn_refuse(conn, ERROR_QUOTA, "no memory for the line");
+        if (!conn->ended)
+            conn_pause_if_behind(conn);
     }
     if (conn->ended)
         return;
-    if (framing_has_partial(&conn->framing))
+    if (buf_append(&conn->held, bytes, length) < 0)
+        conn_cut(conn, "out_of_memory");
+    else if (!conn->paused && framing_has_partial(&conn->framing))
         conn_wait_begin(conn, CONN_WAIT_LINE);
-    conn_pause(conn);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buffer)
@@ -389,6 +422,7 @@ static struct conn *conn_new(struct conn_table *table, const struct peer *peer)
     conn->id = table->next_id++;
     conn->peer = *peer;
     framing_init(&conn->framing, LB_REQUEST_LINE_BYTES_MAX);
+    buf_init(&conn->held, CONN_READ_BYTES);
     buf_init(&conn->out, (size_t)table->limits.output_max_bytes + LB_REPLY_LINE_BYTES_MAX);
     buf_init(&conn->writing, 0);
     conn->write.data = conn;

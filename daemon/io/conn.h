@@ -18,19 +18,20 @@ struct conn_table;
 
 #define CONN_READ_BYTES 65536
 
-// What a connection may be waited for. Each kind has one fixed time, so its queue is in order of
+// What a connection may be waited for. Each kind has one time for all, so its queue is in order of
 // the deadlines, and one timer serves all connections.
 enum conn_wait {
     CONN_WAIT_SPEAK, // to send its first line
     CONN_WAIT_LINE,  // to end the line it began
+    CONN_WAIT_READ,  // to read what it was sent, while it is paused
     CONN_WAIT_WRITE, // to read what is left for it after it ended
 };
-#define CONN_WAITS 3
+#define CONN_WAITS 4
 
 struct conn_waiting {
     TAILQ_ENTRY(conn_waiting) link;
     struct conn *conn;
-    int64_t due_ms;
+    int64_t since_ms;
     bool queued;
 };
 
@@ -43,13 +44,14 @@ struct conn {
     uint64_t id;
     struct peer peer;
     bool dirty;   // in the list of those to be flushed
-    bool paused;  // not read from until its output drains
+    bool paused;  // not read from until it has read its output
     bool ended;   // its session is over; what is written still goes out
     bool closing; // its handle is being closed
     bool is_writing;
     uv_pipe_t pipe;
     uv_write_t write;
     struct framing framing;
+    struct buf held;    // read before the pause, to be looked at after it
     struct buf out;     // to be written
     struct buf writing; // handed to the loop
     struct conn_waiting waiting[CONN_WAITS];

@@ -1,4 +1,4 @@
-// Three queues in order of their deadlines and one timer for their heads: waiting for a connection
+// Queues in order of their deadlines and one timer for their heads: waiting for a connection
 // needs no timer and no memory of its own.
 #include "daemon/io/conn_wait.h"
 
@@ -13,10 +13,19 @@ static int64_t wait_time_ms(const struct conn_table *table, enum conn_wait wait)
         return table->limits.idle_timeout_ms;
     case CONN_WAIT_LINE:
         return table->limits.line_timeout_ms;
+    case CONN_WAIT_READ:
+        return table->limits.idle_timeout_ms;
     case CONN_WAIT_WRITE:
     default:
         return WRITE_TIMEOUT_MS;
     }
+}
+
+static int64_t due_ms_of(const struct conn_table *table, enum conn_wait wait)
+{
+    const struct conn_waiting *first = TAILQ_FIRST(&table->waiting[wait]);
+
+    return first ? first->since_ms + wait_time_ms(table, wait) : INT64_MAX;
 }
 
 static void on_timer(uv_timer_t *timer);
@@ -26,10 +35,10 @@ static void arm(struct conn_table *table)
     int64_t due_ms = INT64_MAX;
 
     for (int i = 0; i < CONN_WAITS; i++) {
-        const struct conn_waiting *first = TAILQ_FIRST(&table->waiting[i]);
+        int64_t first_ms = due_ms_of(table, (enum conn_wait)i);
 
-        if (first && first->due_ms < due_ms)
-            due_ms = first->due_ms;
+        if (first_ms < due_ms)
+            due_ms = first_ms;
     }
     if (due_ms == INT64_MAX)
         return;
@@ -41,11 +50,11 @@ static void arm(struct conn_table *table)
 
 static void sweep(struct conn_table *table, enum conn_wait wait, int64_t now_ms)
 {
-    struct conn_waiting *first;
+    while (due_ms_of(table, wait) <= now_ms) {
+        struct conn *conn = TAILQ_FIRST(&table->waiting[wait])->conn;
 
-    while ((first = TAILQ_FIRST(&table->waiting[wait])) && first->due_ms <= now_ms) {
-        conn_wait_end(first->conn, wait);
-        conn_overdue(first->conn, wait);
+        conn_wait_end(conn, wait);
+        conn_overdue(conn, wait);
     }
 }
 
@@ -75,7 +84,7 @@ void conn_wait_begin(struct conn *conn, enum conn_wait wait)
         return;
     waiting->conn = conn;
     waiting->queued = true;
-    waiting->due_ms = clock_now_ms() + wait_time_ms(conn->table, wait);
+    waiting->since_ms = clock_now_ms();
     TAILQ_INSERT_TAIL(&conn->table->waiting[wait], waiting, link);
     if (!uv_is_active((uv_handle_t *)&conn->table->timer) ||
         TAILQ_FIRST(&conn->table->waiting[wait]) == waiting)

@@ -222,7 +222,9 @@ static void on_resume(uv_timer_t *timer)
 // backend, are served on.
 static void pause_accepting(struct listener *listener, int error)
 {
-    log_message(LOG_LEVEL_WARNING, "accept_paused", "%s", strerror(error));
+    if (!listener->is_pause_told)
+        log_message(LOG_LEVEL_WARNING, "accept_paused", "%s", strerror(error));
+    listener->is_pause_told = true;
     (void)uv_poll_stop(&listener->poll);
     (void)uv_timer_start(&listener->resume, on_resume, RESUME_AFTER_MS, 0);
 }
@@ -237,6 +239,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
         int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd >= 0) {
+            listener->is_pause_told = false;
             conn_table_accept(listener->conns, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             pause_accepting(listener, errno);

@@ -18,6 +18,7 @@ struct listener {
     char path[108];
     uv_poll_t poll;
     uv_timer_t resume; // accepting goes on after descriptors ran out
+    bool is_pause_told;
 };
 
 #define LISTENER_PROBLEM_BYTES_MAX 256
