@@ -11,6 +11,7 @@
 
 #define WIRE_INPUT_BYTES     RESP_TEXT_BYTES_MAX
 #define WIRE_IDLE_BYTES_MAX  (1024 * 1024) // storage kept by an empty output buffer
+#define WIRE_FIRST_BYTES     16384         // a whole handshake: it must not be moved about
 #define WIRE_KEEPALIVE_S     15
 #define WIRE_USER_TIMEOUT_MS 10000
 
@@ -41,17 +42,18 @@ struct wire {
     char input[WIRE_INPUT_BYTES];
 };
 
+// The whole storage is wiped: a password was in it once.
 static void output_clear(struct output *output)
 {
     if (output->bytes)
-        explicit_bzero(output->bytes, output->length);
+        explicit_bzero(output->bytes, output->capacity);
     free(output->bytes);
     *output = (struct output){0};
 }
 
 static int output_reserve(struct output *output, size_t extra)
 {
-    size_t capacity = output->capacity ? output->capacity : 4096;
+    size_t capacity = output->capacity ? output->capacity : WIRE_FIRST_BYTES;
     char *bytes;
 
     if (extra <= output->capacity - output->length)

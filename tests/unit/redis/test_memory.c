@@ -8,6 +8,12 @@
 #include "tests/unit/redis/rig.h"
 #include "tests/unit/redis/suites.h"
 
+#if HIREDIS_MAJOR >= 1
+#define FORMAT_RESULT long long
+#else
+#define FORMAT_RESULT int
+#endif
+
 static struct server server;
 static struct rig rig;
 static long countdown; // 0: never; 1: the next one fails
@@ -25,10 +31,10 @@ void *__real_realloc(void *block, size_t size);
 void *__wrap_realloc(void *block, size_t size);
 char *__real_strdup(const char *text);
 char *__wrap_strdup(const char *text);
-int __real_redisFormatCommandArgv(char **target, int argc, const char **argv,
-                                  const size_t *lengths);
-int __wrap_redisFormatCommandArgv(char **target, int argc, const char **argv,
-                                  const size_t *lengths);
+FORMAT_RESULT __real_redisFormatCommandArgv(char **target, int argc, const char **argv,
+                                            const size_t *lengths);
+FORMAT_RESULT __wrap_redisFormatCommandArgv(char **target, int argc, const char **argv,
+                                            const size_t *lengths);
 int __real_redisReaderFeed(redisReader *reader, const char *bytes, size_t length);
 int __wrap_redisReaderFeed(redisReader *reader, const char *bytes, size_t length);
 redisReader *__real_redisReaderCreateWithFunctions(redisReplyObjectFunctions *functions);
@@ -54,7 +60,8 @@ char *__wrap_strdup(const char *text)
     return is_due() ? NULL : __real_strdup(text);
 }
 
-int __wrap_redisFormatCommandArgv(char **target, int argc, const char **argv, const size_t *lengths)
+FORMAT_RESULT __wrap_redisFormatCommandArgv(char **target, int argc, const char **argv,
+                                            const size_t *lengths)
 {
     return is_due() ? -1 : __real_redisFormatCommandArgv(target, argc, argv, lengths);
 }

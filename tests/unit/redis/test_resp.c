@@ -167,9 +167,16 @@ static void endless(const char *head)
 
 START_TEST(test_endless)
 {
-    static const char *const heads[] = {
-        "$4294967296\r\n",          "$2147483647\r\n", "$70000\r\n", "+", "-", ":", "*", "$",
-        "*2\r\n:1\r\n$99999999\r\n"};
+    static const char *const heads[] = {"$4294967296\r\n",
+                                        "$2147483647\r\n",
+                                        "$9223372036854775807\r\n",
+                                        "$70000\r\n",
+                                        "+",
+                                        "-",
+                                        ":",
+                                        "*",
+                                        "$",
+                                        "*2\r\n:1\r\n$99999999\r\n"};
 
     for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
         teardown();
