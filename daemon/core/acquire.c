@@ -136,8 +136,8 @@ static void refuse_unavailable(struct broker *broker, struct claim *claim, const
     broker->stats.unavailable++;
     reply->reason = reason;
     reply->waited_ms = broker->now_ms - claim->arrived_ms;
-    if (claim->lock->maybe_set)
-        reply->may_block_ms = claim->lock->main_op_ttl_ms;
+    if (claim->lock->maybe_set || claim->lock->state == LOCK_ACQUIRING)
+        reply->may_block_ms = claim->lock->main_op_ttl_ms; // the key may have been set
     acquire_withdraw(broker, claim);
 }
 
