@@ -109,6 +109,17 @@ def test_redis_sees_one_plain_string_with_an_expiry(redis, client, key):
     assert redis.value(key) is None
 
 
+def test_the_token_is_a_secret(redis, daemon, client, key):
+    public = client.ok("hello")["instance"]
+    client.ok("acquire", key=key)
+    client.ok("query", key=key)
+    client.ok("list")
+    lb1, host, secret, serial = redis.value(key).split(":")
+    assert lb1 == "lb1" and host and len(secret) == 32 and serial
+    told = "".join(message.line.decode() for message in client.received) + daemon.log()
+    assert public != secret and public not in redis.value(key) and secret not in told
+
+
 def test_the_promise_ends_before_the_key_does(redis, client, key):
     """Renewed or not, the key outlives the deadline that is told for it."""
     client.ok("acquire", key=key, ttl_ms=3000)
