@@ -53,6 +53,7 @@ struct backend_outcome {
 
 // What a backend tells of itself when its link comes up. Texts are borrowed, NULL: not known.
 struct backend_facts {
+    const char *run_id; // another one than before: the backend restarted
     const char *role;
     const char *version;
     const char *policy; // maxmemory-policy

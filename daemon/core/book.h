@@ -71,6 +71,7 @@ struct broker {
     bool up;
     uint64_t down_up_to; // claims up to this id waited when the link was last found down
     bool may_evict;
+    char backend_run_id[BOOK_TEXT_MAX + 1];
     char backend_role[BOOK_TEXT_MAX + 1];
     char backend_version[BOOK_TEXT_MAX + 1];
     char backend_policy[BOOK_TEXT_MAX + 1];

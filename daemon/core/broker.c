@@ -250,6 +250,13 @@ static void handle_op(struct broker *broker, struct session *session, const stru
     handlers[request->op](broker, session, request);
 }
 
+// Operations that are answered later and take memory until then. A release does not: giving back
+// must always be possible.
+static bool op_may_pend(enum op op)
+{
+    return op == OP_ACQUIRE || op == OP_EXTEND || op == OP_QUERY || op == OP_BREAK;
+}
+
 static void session_request(struct broker *broker, struct session *session,
                             const struct request *request)
 {
@@ -261,7 +268,7 @@ static void session_request(struct broker *broker, struct session *session,
 
         reply->field = "id";
         reply->message = "a request with this id is still pending on this connection";
-    } else if (session->calls_count >= (size_t)broker->requests_max) {
+    } else if (op_may_pend(request->op) && session->calls_count >= (size_t)broker->requests_max) {
         broker_refuse_quota(broker, session, request, "requests_max");
     } else {
         handle_op(broker, session, request);
@@ -277,18 +284,31 @@ static void session_bad_request(struct broker *broker, struct session *session,
     *broker_reply(broker, session, &refusal->id, refusal->op) = *refusal;
 }
 
+// True when this is not the run of the backend that was seen before.
+static bool backend_restarted(const struct broker *broker, const struct backend_facts *facts)
+{
+    return facts->run_id && *broker->backend_run_id &&
+           strcmp(facts->run_id, broker->backend_run_id) != 0;
+}
+
 // A new link may serve what waited for it: nothing pauses any longer.
 static void backend_up(struct broker *broker, const struct backend_facts *facts)
 {
+    bool restarted = backend_restarted(broker, facts);
     struct lock *lock;
 
     broker->up = true;
+    if (facts->run_id)
+        copy_text(&broker->backend_run_id, facts->run_id);
     broker->may_evict = facts->may_evict;
     copy_text(&broker->backend_role, facts->role);
     copy_text(&broker->backend_version, facts->version);
     copy_text(&broker->backend_policy, facts->policy);
-    for (lock = lock_tree_first(&broker->locks); lock; lock = lock_tree_next(lock))
+    for (lock = lock_tree_first(&broker->locks); lock; lock = lock_tree_next(lock)) {
         lock->paused = false;
+        if (restarted && lock->state == LOCK_HELD)
+            hold_doubt(broker, lock);
+    }
     broker_mark_all_dirty(broker);
 }
 

@@ -85,6 +85,7 @@ bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
     claim->deadline_ms = least(deadline_ms, cap_ms);
     claim->fence = outcome->fence;
     claim->suspect = false;
+    claim->doubted = false;
     lock_move(lock, LOCK_HELD);
     hold_arm(broker, lock);
     broker->held_count++;
@@ -115,6 +116,8 @@ void hold_take_back(struct broker *broker, struct session *session, uint64_t gra
     struct request_id id = claim->call.id;
 
     // The key may well be ours still: it is asked for again with the same token.
+    if (lock->main_op.op_id)
+        flight_tree_remove(&broker->flights, &lock->main_op);
     lock->grant = NULL;
     lock->maybe_set = true;
     lock_move(lock, LOCK_BLOCKED);
@@ -220,11 +223,24 @@ void hold_alarm(struct broker *broker, struct claim *claim)
 
     const char *reason = broker->up ? "no_answer" : "down";
 
+    if (claim->doubted)
+        reason = "restarted";
+    claim->doubted = false;
     claim->suspect = true;
     broker->stats.suspect++;
     broker_notify(broker, claim, NOTICE_SUSPECT, reason);
     broker_fact(broker, FACT_WARNING, "suspect", claim)->reason = reason;
     hold_arm(broker, claim->lock);
+}
+
+void hold_doubt(struct broker *broker, struct lock *lock)
+{
+    if (!lock->grant->suspect) {
+        lock->grant->doubted = true;
+        alarm_set(&lock->grant->alarm, &broker->claim_alarms, broker->now_ms);
+    }
+    if (lock->grant->renew && !lock->main_op.op_id)
+        alarm_set(&lock->alarm, &broker->renewals, broker->now_ms);
 }
 
 void hold_renew(struct broker *broker, struct lock *lock)

@@ -27,6 +27,10 @@ void hold_take_back(struct broker *broker, struct session *session, uint64_t gra
 // The granted claim's alarm: it becomes suspect, or it is lost.
 void hold_alarm(struct broker *broker, struct claim *claim);
 
+// The backend restarted and may have lost the held lock's key: its holder is told so, and a renewal
+// that finds out goes at once.
+void hold_doubt(struct broker *broker, struct lock *lock);
+
 // Sends the renewal that is due, for the next extension if one waits.
 void hold_renew(struct broker *broker, struct lock *lock);
 

@@ -222,6 +222,7 @@ static bool may_evict(const struct handshake *handshake)
 void handshake_facts(const struct handshake *handshake, struct backend_facts *ret_facts)
 {
     *ret_facts = (struct backend_facts){
+        .run_id = handshake->run_id[0] ? handshake->run_id : NULL,
         .role = handshake->role[0] ? handshake->role : NULL,
         .version = handshake->version[0] ? handshake->version : NULL,
         .policy = handshake->policy[0] ? handshake->policy : NULL,
