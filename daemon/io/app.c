@@ -145,8 +145,10 @@ static void app_reload(struct app *app)
         struct broker_config broker_config = broker_config_of(app);
         struct event event = {.kind = EVENT_CONFIGURE, .config = &broker_config};
 
-        pump_submit(&app->pump, &event);
-        log_message(LOG_LEVEL_NOTICE, "reload", "the configuration is in force");
+        if (pump_submit(&app->pump, &event))
+            log_message(LOG_LEVEL_NOTICE, "reload", "the configuration is in force");
+        else
+            log_message(LOG_LEVEL_ERROR, "reload_failed", "out of memory: reload again");
     }
     notify_ready(&app->notifier);
 }
@@ -215,7 +217,7 @@ static void app_drain(struct app *app)
     log_message(LOG_LEVEL_NOTICE, "drain", "no new locks; holders are told");
     (void)uv_timer_start(&app->drain_timer, on_drain_timeout,
                          (uint64_t)app->config.drain_timeout_ms, 0);
-    pump_submit(&app->pump, &event);
+    pump_post(&app->pump, &event);
 }
 
 static void on_signal(uv_signal_t *signal, int number)

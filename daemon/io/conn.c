@@ -270,6 +270,12 @@ void conn_notify(struct conn *conn, const struct notice *notice)
     conn_appended(conn, notice_write(&conn->out, notice));
 }
 
+static void conn_submit(struct conn *conn, struct event *event)
+{
+    if (!pump_submit(conn->table->pump, event))
+        conn_cut(conn, "out_of_memory");
+}
+
 static void conn_refuse_line(struct conn *conn, const struct reply *refusal)
 {
     struct event event = {
@@ -278,7 +284,7 @@ static void conn_refuse_line(struct conn *conn, const struct reply *refusal)
         .refusal = refusal,
     };
 
-    pump_submit(conn->table->pump, &event);
+    conn_submit(conn, &event);
 }
 
 static void conn_refuse(struct conn *conn, enum error_code error, const char *message)
@@ -317,7 +323,7 @@ static void conn_request(struct conn *conn, const char *text, size_t length)
         conn_refuse_line(conn, &refusal);
         return;
     }
-    pump_submit(conn->table->pump, &event);
+    conn_submit(conn, &event);
 }
 
 static void conn_line_overdue(struct conn *conn)
@@ -461,7 +467,7 @@ void conn_table_accept(struct conn_table *table, int fd)
     }
     event.session = conn->id;
     event.peer = peer;
-    pump_submit(table->pump, &event);
+    conn_submit(conn, &event);
     if (conn->ended)
         return;
     conn_wait_begin(conn, CONN_WAIT_SPEAK);

@@ -25,9 +25,9 @@ void inbox_deinit(struct inbox *inbox)
     *inbox = (struct inbox){0};
 }
 
-static int inbox_grow(struct inbox *inbox)
+static int inbox_grow(struct inbox *inbox, size_t capacity)
 {
-    struct inbox_entry *entries = calloc(inbox->capacity * 2, sizeof(*entries));
+    struct inbox_entry *entries = calloc(capacity, sizeof(*entries));
 
     if (!entries)
         return -ENOMEM;
@@ -35,9 +35,18 @@ static int inbox_grow(struct inbox *inbox)
         entries[i] = inbox->entries[(inbox->first + i) % inbox->capacity];
     free(inbox->entries);
     inbox->entries = entries;
-    inbox->capacity *= 2;
+    inbox->capacity = capacity;
     inbox->first = 0;
     return 0;
+}
+
+int inbox_reserve(struct inbox *inbox, size_t room)
+{
+    size_t needed = inbox->count + room;
+
+    if (needed <= inbox->capacity / 2 || inbox_grow(inbox, 4 * needed) == 0)
+        return 0;
+    return needed <= inbox->capacity ? 0 : -ENOMEM;
 }
 
 static void keep_text(struct inbox_entry *entry, int index, const char *text)
@@ -52,7 +61,8 @@ static void point_at_texts(struct inbox_entry *entry)
     struct event *event = &entry->event;
 
     if (event->kind == EVENT_BACKEND_UP) {
-        const char **texts[] = {&event->facts.role, &event->facts.version, &event->facts.policy};
+        const char **texts[] = {&event->facts.role, &event->facts.version, &event->facts.policy,
+                                &event->facts.run_id};
 
         for (int i = 0; i < INBOX_TEXTS; i++) {
             if (*texts[i])
@@ -71,25 +81,35 @@ static void copy_texts(struct inbox_entry *entry)
         keep_text(entry, 0, event->facts.role);
         keep_text(entry, 1, event->facts.version);
         keep_text(entry, 2, event->facts.policy);
+        keep_text(entry, 3, event->facts.run_id);
     } else if (event->kind == EVENT_BACKEND_OUTCOME) {
         keep_text(entry, 0, event->outcome.holder.host);
     }
 }
 
-int inbox_push(struct inbox *inbox, const struct event *event)
+void inbox_push(struct inbox *inbox, const struct event *event)
 {
-    if (inbox->count == inbox->capacity) {
-        int r = inbox_grow(inbox);
-
-        if (r < 0)
-            return r;
-    }
+    lb_assert(inbox->count < inbox->capacity);
 
     struct inbox_entry *entry = &inbox->entries[(inbox->first + inbox->count++) % inbox->capacity];
 
     entry->event = *event;
     copy_texts(entry);
-    return 0;
+}
+
+void inbox_return(struct inbox *inbox, const struct inbox_entry *entry)
+{
+    lb_assert(inbox->count < inbox->capacity);
+    inbox->first = (inbox->first + inbox->capacity - 1) % inbox->capacity;
+    inbox->entries[inbox->first] = *entry;
+    inbox->count++;
+}
+
+const struct event *inbox_last(const struct inbox *inbox)
+{
+    if (!inbox->count)
+        return NULL;
+    return &inbox->entries[(inbox->first + inbox->count - 1) % inbox->capacity].event;
 }
 
 bool inbox_pop(struct inbox *inbox, struct inbox_entry *ret_entry)

@@ -9,7 +9,7 @@
 #include "daemon/core/event.h"
 #include "proto/macros.h"
 
-#define INBOX_TEXTS    3
+#define INBOX_TEXTS    4
 #define INBOX_TEXT_MAX 64
 
 struct inbox_entry {
@@ -28,9 +28,19 @@ struct inbox {
 int inbox_init(struct inbox *inbox) LB_MUST_CHECK;
 void inbox_deinit(struct inbox *inbox);
 
-// Adds an event that a backend posted (up, down or outcome) or that borrows no text. Returns 0, or
-// -ENOMEM when the queue is full and cannot grow.
-int inbox_push(struct inbox *inbox, const struct event *event) LB_MUST_CHECK;
+// Sees to it that at least `room` more events fit. Returns 0 or -ENOMEM. It asks for memory long
+// before there is need of it, so that one refusal does no harm.
+int inbox_reserve(struct inbox *inbox, size_t room) LB_MUST_CHECK;
+
+// Adds an event that a backend posted (up, down or outcome) or that borrows no text. There must be
+// room for it.
+void inbox_push(struct inbox *inbox, const struct event *event);
+
+// Puts an entry that was taken out back in front of all others. There must be room for it.
+void inbox_return(struct inbox *inbox, const struct inbox_entry *entry);
+
+// The event added last, or NULL when there is none in the queue.
+const struct event *inbox_last(const struct inbox *inbox);
 
 // Takes the oldest entry out. False when there is none.
 bool inbox_pop(struct inbox *inbox, struct inbox_entry *ret_entry);

@@ -11,7 +11,13 @@
 #include "daemon/base/clock.h"
 #include "daemon/io/report.h"
 
-static bool grant_is_stale(struct pump *pump, struct effect *effect)
+// How soon to go on when memory ran out.
+#define RETRY_MS 10
+
+// Events that are neither outcomes nor ends of connections: the backend's ups and downs, signals.
+#define OTHERS_MAX 64
+
+static bool grant_is_stale(struct pump *pump, struct conn *conn, struct effect *effect)
 {
     int64_t now_ms = clock_now_ms();
 
@@ -19,7 +25,10 @@ static bool grant_is_stale(struct pump *pump, struct effect *effect)
         effect->reply.valid_ms = effect->reply.deadline_ms - now_ms;
         return false;
     }
-    lb_assert(pump->stale_count < PUMP_STALE_MAX);
+    if (pump->stale_count == PUMP_STALE_MAX) {
+        conn_cut(conn, "grants_stale"); // its keys are kept until the deadlines, told or not
+        return true;
+    }
     pump->stale[pump->stale_count++] = (struct event){
         .kind = EVENT_GRANT_STALE,
         .session = effect->session,
@@ -36,7 +45,7 @@ static void carry_reply(struct pump *pump, struct effect *effect)
         pump->late_effects++;
         return;
     }
-    if (effect->grant_id && grant_is_stale(pump, effect))
+    if (effect->grant_id && grant_is_stale(pump, conn, effect))
         return;
     if (effect->reply.stats)
         report_stats(pump, conn, &effect->reply);
@@ -66,6 +75,7 @@ static void carry(struct pump *pump, struct effect *effect)
         carry_notice(pump, effect);
         break;
     case EFFECT_BACKEND:
+        pump->outcomes_due++;
         if (pump->uplink)
             uplink_submit(pump->uplink, &effect->op);
         else
@@ -94,18 +104,50 @@ static bool pump_step_once(struct pump *pump, struct event *event)
     return handled;
 }
 
-static void pump_step(struct pump *pump, struct event *event)
+// Room for all that one step may bring in beside what is on its way already.
+static bool pump_has_room(struct pump *pump)
 {
-    bool handled;
+    size_t ends = (size_t)pump->conns->count;
 
-    do {
+    return inbox_reserve(&pump->inbox, pump->outcomes_due + ends + EFFECTS_MAX + OTHERS_MAX) == 0;
+}
+
+static void pump_step_stale(struct pump *pump)
+{
+    while (pump->stale_count && pump_has_room(pump)) {
+        struct event stale = pump->stale[--pump->stale_count];
+
+        (void)pump_step_once(pump, &stale);
+    }
+}
+
+// False when there is no memory: the event was not, or not wholly, handled.
+static bool pump_step(struct pump *pump, struct event *event)
+{
+    bool handled = false;
+
+    pump_step_stale(pump);
+    while (!handled) {
+        if (pump->stale_count || !pump_has_room(pump))
+            return false;
         handled = pump_step_once(pump, event);
-        while (pump->stale_count) {
-            struct event stale = pump->stale[--pump->stale_count];
+        pump_step_stale(pump);
+    }
+    return true;
+}
 
-            (void)pump_step_once(pump, &stale);
-        }
-    } while (!handled);
+// Steps what is queued. False when there is no memory to go on.
+static bool pump_step_queued(struct pump *pump)
+{
+    struct inbox_entry entry;
+
+    while (inbox_pop(&pump->inbox, &entry)) {
+        if (pump_step(pump, &entry.event))
+            continue;
+        inbox_return(&pump->inbox, &entry);
+        return false;
+    }
+    return true;
 }
 
 static void pump_arm(struct pump *pump, int64_t deadline_ms)
@@ -126,25 +168,22 @@ static void pump_arm(struct pump *pump, int64_t deadline_ms)
     lb_assert(r == 0);
 }
 
+// Without memory all stands still until there is some: leases run out rather than be forgotten.
 static void pump_drain(struct pump *pump)
 {
-    struct inbox_entry entry;
+    struct event time = {.kind = EVENT_TIME};
 
-    for (;;) {
-        while (inbox_pop(&pump->inbox, &entry))
-            pump_step(pump, &entry.event);
-
+    while (pump_step_queued(pump)) {
         int64_t deadline_ms = broker_next_deadline(pump->broker);
 
-        if (deadline_ms > clock_now_ms()) {
+        if (deadline_ms > clock_now_ms() && pump->stale_count == 0) {
             pump_arm(pump, deadline_ms);
             return;
         }
-
-        struct event time = {.kind = EVENT_TIME};
-
-        pump_step(pump, &time);
+        if (!pump_step(pump, &time))
+            break;
     }
+    pump_arm(pump, clock_now_ms() + RETRY_MS);
 }
 
 void pump_run(struct pump *pump)
@@ -156,32 +195,35 @@ void pump_run(struct pump *pump)
     pump->running = false;
 }
 
-void pump_submit(struct pump *pump, struct event *event)
+bool pump_submit(struct pump *pump, struct event *event)
 {
-    struct inbox_entry entry;
+    bool handled;
 
     lb_assert(!pump->running);
     pump->running = true;
-    while (inbox_pop(&pump->inbox, &entry))
-        pump_step(pump, &entry.event);
-    pump_step(pump, event);
+    handled = pump_step_queued(pump) && pump_step(pump, event);
     pump_drain(pump);
     pump->running = false;
+    return handled;
+}
+
+// Attempts to connect that fail while nothing is stepped must not fill the queue.
+static bool is_repeated(const struct pump *pump, const struct event *event)
+{
+    const struct event *last = inbox_last(&pump->inbox);
+
+    return event->kind == EVENT_BACKEND_DOWN && last && last->kind == EVENT_BACKEND_DOWN;
 }
 
 void pump_post(void *context, const struct event *event)
 {
     struct pump *pump = context;
 
-    if (inbox_push(&pump->inbox, event) == 0)
+    if (is_repeated(pump, event))
         return;
-
-    // No memory for a longer queue: make room by stepping what is in it.
-    pump_run(pump);
-
-    int r = inbox_push(&pump->inbox, event);
-
-    lb_assert(r == 0);
+    if (event->kind == EVENT_BACKEND_OUTCOME)
+        pump->outcomes_due--;
+    inbox_push(&pump->inbox, event);
 }
 
 static void on_timer(uv_poll_t *timer, int status, int events)

@@ -31,6 +31,7 @@ struct pump {
     struct event stale[PUMP_STALE_MAX];
     size_t stale_count;
     bool running;
+    size_t outcomes_due;  // operations whose outcome is not posted yet
     int64_t late_effects; // effects for sessions that had ended
     int timer_fd;
     int64_t armed_ms; // what the timer is set to, INT64_MAX: off
@@ -49,12 +50,15 @@ void pump_close(struct pump *pump);
 // Frees what is left after the loop has ended.
 void pump_deinit(struct pump *pump);
 
-// Queues an event for this loop turn: for backends and for whoever may be inside a step. The
+// Queues an event for this loop turn: for backends and for whoever may be inside a step. There is
+// always room for one outcome an operation, for one end a connection and for a few others. The
 // signature is that of the backends' post callback; `context` is the pump.
 void pump_post(void *context, const struct event *event);
 
 // Steps what is queued, then the event. Texts in the event need to live only until this returns.
-void pump_submit(struct pump *pump, struct event *event);
+// False when there is no memory for what may follow from it: then it was not, or not wholly,
+// handled.
+bool pump_submit(struct pump *pump, struct event *event) LB_MUST_CHECK;
 
 // Steps what is queued and what is due, and arms the timer.
 void pump_run(struct pump *pump);

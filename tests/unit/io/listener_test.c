@@ -1,0 +1,230 @@
+// What may lie at the path of the socket, and what is left there.
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon/io/listener.h"
+#include "tests/unit/io/suites.h"
+
+static struct listener listener;
+static char directory[64];
+static char path[128];
+static char problem[LISTENER_PROBLEM_BYTES_MAX];
+
+static void setup(void)
+{
+    (void)unsetenv("LISTEN_FDS");
+    (void)snprintf(directory, sizeof(directory), "/tmp/lb-listener-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    (void)snprintf(path, sizeof(path), "%s/s", directory);
+    problem[0] = '\0';
+}
+
+static void teardown(void)
+{
+    (void)unlink(path);
+    // Nothing else is left behind.
+    ck_assert_int_eq(rmdir(directory), 0);
+}
+
+static int open_listener(struct listener *ret_listener)
+{
+    return listener_open(ret_listener, path, 0660, "", problem);
+}
+
+static int bind_at_path(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+static int connect_to_path(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    int r;
+
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    r = connect(fd, (struct sockaddr *)&address, sizeof(address));
+    close(fd);
+    return r;
+}
+
+static struct stat path_stat(void)
+{
+    struct stat status;
+
+    ck_assert_int_eq(lstat(path, &status), 0);
+    return status;
+}
+
+START_TEST(it_is_made_with_its_mode_and_removed)
+{
+    (void)umask(0);
+    ck_assert_int_eq(listener_open(&listener, path, 0640, "", problem), 0);
+    ck_assert_int_eq(path_stat().st_mode, S_IFSOCK | 0640);
+    ck_assert_int_eq((int)umask(0), 0); // left as it was
+    ck_assert_int_eq(connect_to_path(), 0);
+    listener_close(&listener);
+    ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
+START_TEST(it_belongs_to_its_group)
+{
+    if (geteuid() != 0)
+        return;
+    ck_assert_int_eq(listener_open(&listener, path, 0660, "12345", problem), 0);
+    ck_assert_uint_eq(path_stat().st_gid, 12345);
+    listener_close(&listener);
+    ck_assert_int_eq(listener_open(&listener, path, 0660, "daemon", problem), 0);
+    ck_assert_uint_eq(path_stat().st_gid, 1);
+    listener_close(&listener);
+}
+END_TEST
+
+START_TEST(an_unknown_group_is_refused_and_nothing_is_left)
+{
+    ck_assert_int_lt(listener_open(&listener, path, 0660, "no-such-group", problem), 0);
+    ck_assert_ptr_nonnull(strstr(problem, "no-such-group"));
+}
+END_TEST
+
+START_TEST(a_stale_socket_is_replaced)
+{
+    close(bind_at_path());
+    ck_assert_int_ne(connect_to_path(), 0);
+    ck_assert_int_eq(open_listener(&listener), 0);
+    ck_assert_int_eq(connect_to_path(), 0);
+    listener_close(&listener);
+}
+END_TEST
+
+START_TEST(a_live_socket_is_left_alone)
+{
+    int fd = bind_at_path();
+
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_eq(open_listener(&listener), -EADDRINUSE);
+    ck_assert_ptr_nonnull(strstr(problem, path));
+    ck_assert_int_eq(connect_to_path(), 0);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_live_socket_with_a_full_backlog_is_live)
+{
+    int fd = bind_at_path();
+    int waiting[3];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    ck_assert_int_eq(listen(fd, 0), 0);
+    for (int i = 0; i < 3; i++) {
+        waiting[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)!connect(waiting[i], (struct sockaddr *)&address, sizeof(address));
+    }
+    ck_assert_int_eq(open_listener(&listener), -EADDRINUSE);
+    for (int i = 0; i < 3; i++)
+        close(waiting[i]);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_second_daemon_is_refused)
+{
+    struct listener second;
+
+    ck_assert_int_eq(open_listener(&listener), 0);
+    ck_assert_int_eq(open_listener(&second), -EADDRINUSE);
+    ck_assert_int_eq(connect_to_path(), 0);
+
+    // Not even when somebody removed the socket: the first one still runs.
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(open_listener(&second), -EADDRINUSE);
+    listener_close(&listener);
+    ck_assert_int_eq(open_listener(&second), 0);
+    listener_close(&second);
+}
+END_TEST
+
+START_TEST(another_kind_of_file_is_left_alone)
+{
+    FILE *file = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(file);
+    (void)fclose(file);
+    ck_assert_int_eq(open_listener(&listener), -EEXIST);
+    ck_assert(S_ISREG(path_stat().st_mode));
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(symlink("/dev/null", path), 0);
+    ck_assert_int_eq(open_listener(&listener), -EEXIST);
+    ck_assert(S_ISLNK(path_stat().st_mode));
+}
+END_TEST
+
+START_TEST(anothers_socket_is_not_removed)
+{
+    int fd;
+
+    ck_assert_int_eq(open_listener(&listener), 0);
+    ck_assert_int_eq(unlink(path), 0);
+    fd = bind_at_path();
+    listener_close(&listener);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_path_too_long_is_refused)
+{
+    char long_path[200];
+
+    (void)snprintf(long_path, sizeof(long_path), "%s/%0*d", directory,
+                   108 - (int)strlen(directory) - 1, 0);
+    ck_assert_uint_eq(strlen(long_path), 108);
+    ck_assert_int_eq(listener_open(&listener, long_path, 0660, "", problem), -ENAMETOOLONG);
+    long_path[107] = '\0';
+    ck_assert_int_eq(listener_open(&listener, long_path, 0660, "", problem), 0);
+    ck_assert_int_eq(access(long_path, F_OK), 0);
+    listener_close(&listener);
+}
+END_TEST
+
+START_TEST(no_directory_no_socket)
+{
+    ck_assert_int_eq(listener_open(&listener, "/nonexistent/s", 0660, "", problem), -ENOENT);
+    ck_assert_ptr_nonnull(strstr(problem, "/nonexistent/s"));
+}
+END_TEST
+
+Suite *listener_suite(void)
+{
+    Suite *suite = suite_create("listener");
+    TCase *tcase = tcase_create("listener");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, it_is_made_with_its_mode_and_removed);
+    tcase_add_test(tcase, it_belongs_to_its_group);
+    tcase_add_test(tcase, an_unknown_group_is_refused_and_nothing_is_left);
+    tcase_add_test(tcase, a_stale_socket_is_replaced);
+    tcase_add_test(tcase, a_live_socket_is_left_alone);
+    tcase_add_test(tcase, a_live_socket_with_a_full_backlog_is_live);
+    tcase_add_test(tcase, a_second_daemon_is_refused);
+    tcase_add_test(tcase, another_kind_of_file_is_left_alone);
+    tcase_add_test(tcase, anothers_socket_is_not_removed);
+    tcase_add_test(tcase, a_path_too_long_is_refused);
+    tcase_add_test(tcase, no_directory_no_socket);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,13 @@
+#ifndef LB_TESTS_UNIT_IO_SUITES_H
+#define LB_TESTS_UNIT_IO_SUITES_H
+
+#include <check.h>
+
+Suite *conn_suite(void);
+Suite *identity_suite(void);
+Suite *inbox_suite(void);
+Suite *listener_suite(void);
+Suite *notify_suite(void);
+Suite *pump_suite(void);
+
+#endif
