@@ -2,11 +2,17 @@
 // each field by itself; whatever needs an option or the state of a lock is the core's.
 #include "proto/request.h"
 
+#include <jansson.h>
 #include <string.h>
 
-#include "proto/json_in.h"
+#include "proto/json_arena.h"
 #include "proto/json_out.h"
+#include "proto/json_scan.h"
 #include "proto/reply.h"
+
+// Enough for any line that json_scan() passes: the most is taken by an array of empty objects, some
+// 80 bytes for each byte of the line.
+#define REQUEST_ARENA_BYTES ((size_t)128 * LB_REQUEST_LINE_BYTES_MAX)
 
 enum field_form {
     FORM_INTEGER, // min..max
@@ -74,38 +80,51 @@ const char *op_name(enum op op)
 
 void request_init(struct request *request)
 {
-    *request = (struct request){
-        .renew = true,
-        .bind = BIND_CONNECTION,
-        .on_lost = ON_LOST_EVENT,
-        .ttl_ms = LB_NONE,
-        .max_hold_ms = LB_NONE,
-        .fence = LB_NONE,
-        .limit = LB_LIST_LIMIT,
-        .version = LB_PROTOCOL_VERSION,
-    };
+    // Member by member: what follows the end of a text is never looked at, and is most of it.
+    request->id = (struct request_id){.kind = REQUEST_ID_NONE};
+    request->op = OP_NONE;
+    request->given = 0;
+    request->renew = true;
+    request->bind = BIND_CONNECTION;
+    request->on_lost = ON_LOST_EVENT;
+    request->ttl_ms = LB_NONE;
+    request->wait_ms = 0;
+    request->max_hold_ms = LB_NONE;
+    request->fence = LB_NONE;
+    request->limit = LB_LIST_LIMIT;
+    request->version = LB_PROTOCOL_VERSION;
+    request->target = (struct request_id){.kind = REQUEST_ID_NONE};
+    request->key[0] = '\0';
+    request->owner[0] = '\0';
+    request->note[0] = '\0';
+    request->status[0] = '\0';
+    request->reason[0] = '\0';
+    request->client[0] = '\0';
+    request->prefix[0] = '\0';
+    request->after[0] = '\0';
+    request->refused_field[0] = '\0';
 }
 
 // Each of the parsers below returns NULL, or the sentence that says what is wrong with the value.
 
-static const char *parse_integer(const struct json_value *value, const struct field *field,
-                                 void *ret_integer)
+static const char *parse_integer(const json_t *value, const struct field *field, void *ret_integer)
 {
-    int64_t integer = 0;
+    int64_t integer;
 
-    if (value->kind != JSON_INTEGER)
+    if (!json_is_integer(value))
         return "the field must be an integer, written without fraction and exponent";
-    if (!json_integer(value, &integer) || integer < field->min || integer > field->max)
+    integer = json_integer_value(value);
+    if (integer < field->min || integer > field->max)
         return "the field is out of range";
     memcpy(ret_integer, &integer, sizeof(integer));
     return NULL;
 }
 
-static const char *parse_bool(const struct json_value *value, bool *ret_bool)
+static const char *parse_bool(const json_t *value, bool *ret_bool)
 {
-    if (value->kind != JSON_BOOL)
+    if (!json_is_boolean(value))
         return "the field must be true or false";
-    *ret_bool = json_bool(value);
+    *ret_bool = json_is_true(value);
     return NULL;
 }
 
@@ -118,30 +137,29 @@ static bool has_control(const char *text)
     return false;
 }
 
-static const char *parse_text(const struct json_value *value, const struct field *field,
-                              char *ret_text)
+static const char *parse_text(const json_t *value, const struct field *field, char *ret_text)
 {
-    if (value->kind != JSON_TEXT)
+    size_t length;
+
+    if (!json_is_string(value))
         return "the field must be a string";
-
-    size_t length = json_text_copy(value, ret_text, (size_t)field->max + 1);
-
-    if (length == SIZE_MAX)
+    length = json_string_length(value);
+    if (length > (size_t)field->max)
         return "the field is too long";
     if (length < (size_t)field->min)
         return "the field must not be empty";
-    if (field->form == FORM_NAME && has_control(ret_text))
+    if (field->form == FORM_NAME && has_control(json_string_value(value)))
         return "the field has a control character in it";
+    memcpy(ret_text, json_string_value(value), length + 1);
     return NULL;
 }
 
-static const char *parse_word(const struct json_value *value, const struct field *field,
-                              unsigned *ret_place)
+static const char *parse_word(const json_t *value, const struct field *field, unsigned *ret_place)
 {
-    if (value->kind != JSON_TEXT)
+    if (!json_is_string(value))
         return "the field must be a string";
     for (unsigned i = 0; field->words[i]; i++) {
-        if (json_text_equals(value, field->words[i])) {
+        if (strcmp(json_string_value(value), field->words[i]) == 0) {
             *ret_place = i;
             return NULL;
         }
@@ -149,17 +167,17 @@ static const char *parse_word(const struct json_value *value, const struct field
     return "the field has none of the values that it may have";
 }
 
-static const char *parse_id(const struct json_value *value, struct request_id *ret_id)
+static const char *parse_id(const json_t *value, struct request_id *ret_id)
 {
     static const struct field number = {.max = LB_INTEGER_MAX};
     static const struct field text = {.min = 1, .max = LB_ID_BYTES_MAX};
     struct request_id id = {.kind = REQUEST_ID_NUMBER};
     const char *wrong;
 
-    if (value->kind == JSON_TEXT) {
+    if (json_is_string(value)) {
         id.kind = REQUEST_ID_TEXT;
         wrong = parse_text(value, &text, id.text);
-    } else if (value->kind == JSON_INTEGER) {
+    } else if (json_is_integer(value)) {
         wrong = parse_integer(value, &number, &id.number);
     } else {
         wrong = "the field must be an integer or a string";
@@ -169,7 +187,7 @@ static const char *parse_id(const struct json_value *value, struct request_id *r
     return wrong;
 }
 
-static const char *parse_field(const struct json_value *value, const struct field *field,
+static const char *parse_field(const json_t *value, const struct field *field,
                                struct request *request)
 {
     char *member = (char *)request + field->offset;
@@ -190,97 +208,108 @@ static const char *parse_field(const struct json_value *value, const struct fiel
     lb_assert(false);
 }
 
-static int refuse(struct reply *refusal, enum error_code error, const char *field,
-                  const char *message)
+// Fills the refusal, with what is known of the request so far.
+static int refuse(const struct request *request, struct reply *refusal, enum error_code error,
+                  const char *field, const char *message)
 {
+    reply_init(refusal);
+    refusal->id = request->id;
+    refusal->op = request->op;
     refusal->error = error;
     refusal->field = field;
     refusal->message = message;
     return REQUEST_E_REFUSED;
 }
 
-static const struct field *field_by_name(const struct json_value *name)
+static int refuse_field(const struct request *request, struct reply *refusal, const char *field,
+                        const char *message)
+{
+    return refuse(request, refusal, ERROR_BAD_FIELD, field, message);
+}
+
+static const struct field *field_by_name(const char *name)
 {
     for (size_t i = 0; i < LB_ARRAY_LENGTH(fields); i++) {
-        if (json_text_equals(name, fields[i].name))
+        if (name[0] == fields[i].name[0] && strcmp(name, fields[i].name) == 0)
             return &fields[i];
     }
     return NULL;
 }
 
-static enum op op_by_name(const struct json_value *name)
+static enum op op_by_name(const char *name)
 {
     for (unsigned i = OP_NONE + 1; i < LB_ARRAY_LENGTH(op_rows); i++) {
-        if (json_text_equals(name, op_rows[i].name))
+        if (strcmp(name, op_rows[i].name) == 0)
             return (enum op)i;
     }
     return OP_NONE;
 }
 
-static int request_take_id(const struct json_value *line, struct request *request,
-                           struct reply *refusal)
+static int request_take_id(const json_t *line, struct request *request, struct reply *refusal)
 {
-    struct json_value value;
+    const json_t *value = json_object_get(line, "id");
+    const char *wrong = value ? parse_id(value, &request->id) : "the field is missing";
 
-    if (!json_find_member(line, "id", &value))
-        return refuse(refusal, ERROR_BAD_FIELD, "id", "the field is missing");
-
-    const char *wrong = parse_id(&value, &request->id);
-
-    if (wrong)
-        return refuse(refusal, ERROR_BAD_FIELD, "id", wrong);
-    refusal->id = request->id;
-    return 0;
+    return wrong ? refuse_field(request, refusal, "id", wrong) : 0;
 }
 
-static int request_take_op(const struct json_value *line, struct request *request,
-                           struct reply *refusal)
+static int request_take_op(const json_t *line, struct request *request, struct reply *refusal)
 {
-    struct json_value value;
+    const json_t *value = json_object_get(line, "op");
 
-    if (!json_find_member(line, "op", &value))
-        return refuse(refusal, ERROR_BAD_FIELD, "op", "the field is missing");
-    if (value.kind != JSON_TEXT)
-        return refuse(refusal, ERROR_BAD_FIELD, "op", "the field must be a string");
-    request->op = op_by_name(&value);
+    if (!value)
+        return refuse_field(request, refusal, "op", "the field is missing");
+    if (!json_is_string(value))
+        return refuse_field(request, refusal, "op", "the field must be a string");
+    request->op = op_by_name(json_string_value(value));
     if (request->op == OP_NONE)
-        return refuse(refusal, ERROR_UNKNOWN_OP, NULL, NULL);
-    refusal->op = request->op;
+        return refuse(request, refusal, ERROR_UNKNOWN_OP, NULL, NULL);
     return 0;
 }
 
-static int request_take_field(const struct json_value *name, const struct json_value *value,
-                              struct request *request, struct reply *refusal)
+// Copies a name, cut between two characters when it is too long.
+static void copy_name(const char *name, char *space, size_t bytes_max)
+{
+    size_t length = strnlen(name, bytes_max + 1);
+
+    if (length > bytes_max) {
+        length = bytes_max;
+        while (((unsigned char)name[length] & 0xC0) == 0x80)
+            length--;
+    }
+    memcpy(space, name, length);
+    space[length] = '\0';
+}
+
+static int request_take_field(const char *name, const json_t *value, struct request *request,
+                              struct reply *refusal)
 {
     const struct field *field = field_by_name(name);
 
     if (!field || !(field->bit & op_rows[request->op].allowed)) {
-        (void)json_text_copy(name, request->refused_field, sizeof(request->refused_field));
-        return refuse(refusal, ERROR_BAD_FIELD, request->refused_field,
-                      "the operation has no such field");
+        copy_name(name, request->refused_field, LB_FIELD_BYTES_MAX);
+        return refuse_field(request, refusal, request->refused_field,
+                            "the operation has no such field");
     }
 
     const char *wrong = parse_field(value, field, request);
 
     if (wrong)
-        return refuse(refusal, ERROR_BAD_FIELD, field->name, wrong);
+        return refuse_field(request, refusal, field->name, wrong);
     request->given |= field->bit;
     return 0;
 }
 
-static int request_take_fields(const struct json_value *line, struct request *request,
-                               struct reply *refusal)
+static int request_take_fields(json_t *line, struct request *request, struct reply *refusal)
 {
-    struct json_cursor cursor;
-    struct json_value name;
-    struct json_value value;
+    const char *name;
+    json_t *value;
 
-    json_cursor_init(&cursor, line);
-    while (json_next_member(&cursor, &name, &value)) {
-        if (json_text_equals(&name, "id") || json_text_equals(&name, "op"))
+    json_object_foreach (line, name, value) {
+        if (strcmp(name, "id") == 0 || strcmp(name, "op") == 0)
             continue;
 
-        int r = request_take_field(&name, &value, request, refusal);
+        int r = request_take_field(name, value, request, refusal);
 
         if (r != 0)
             return r;
@@ -294,30 +323,62 @@ static int request_check_required(const struct request *request, struct reply *r
 
     for (size_t i = 0; missing && i < LB_ARRAY_LENGTH(fields); i++) {
         if (fields[i].bit & missing)
-            return refuse(refusal, ERROR_BAD_FIELD, fields[i].name, "the field is missing");
+            return refuse_field(request, refusal, fields[i].name, "the field is missing");
     }
     return 0;
+}
+
+static int request_take(json_t *line, struct request *request, struct reply *refusal)
+{
+    int r = request_take_id(line, request, refusal);
+
+    if (r == 0)
+        r = request_take_op(line, request, refusal);
+    if (r == 0)
+        r = request_take_fields(line, request, refusal);
+    if (r == 0)
+        r = request_check_required(request, refusal);
+    return r;
+}
+
+// With the arena open: parses a line that passed the scan.
+static int request_load(const char *line, size_t length, struct request *request,
+                        struct reply *refusal)
+{
+    json_t *root = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
+
+    if (json_arena_is_short()) {
+        (void)refuse(request, refusal, ERROR_QUOTA, NULL, NULL);
+        refusal->limit = "memory";
+        return REQUEST_E_REFUSED;
+    }
+    if (!json_is_object(root))
+        return refuse(request, refusal, ERROR_MALFORMED, NULL, NULL);
+    return request_take(root, request, refusal);
+}
+
+int request_parser_init(void)
+{
+    int r = json_arena_init(REQUEST_ARENA_BYTES);
+
+    if (r == 0)
+        json_object_seed(0); // now, while there surely is a descriptor to read a random one with
+    return r;
 }
 
 int request_parse(const char *line, size_t length, struct request *ret_request,
                   struct reply *ret_refusal)
 {
-    struct json_value value;
+    int r;
 
     request_init(ret_request);
-    reply_init(ret_refusal);
-    if (!json_in_check(line, length, LB_JSON_DEPTH_MAX, LB_JSON_MEMBERS_MAX, &value) ||
-        value.kind != JSON_OBJECT || json_has_duplicates(&value))
-        return refuse(ret_refusal, ERROR_MALFORMED, NULL, NULL);
-
-    int r = request_take_id(&value, ret_request, ret_refusal);
-
-    if (r == 0)
-        r = request_take_op(&value, ret_request, ret_refusal);
-    if (r == 0)
-        r = request_take_fields(&value, ret_request, ret_refusal);
-    if (r == 0)
-        r = request_check_required(ret_request, ret_refusal);
+    if (length > LB_REQUEST_LINE_BYTES_MAX)
+        return refuse(ret_request, ret_refusal, ERROR_TOO_LONG, NULL, NULL);
+    if (!json_scan(line, length, LB_JSON_DEPTH_MAX, LB_JSON_MEMBERS_MAX))
+        return refuse(ret_request, ret_refusal, ERROR_MALFORMED, NULL, NULL);
+    json_arena_open();
+    r = request_load(line, length, ret_request, ret_refusal);
+    json_arena_close();
     return r;
 }
 

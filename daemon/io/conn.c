@@ -482,7 +482,10 @@ int conn_table_init(struct conn_table *table, uv_loop_t *loop, struct pump *pump
     table->next_id = 1;
     RB_INIT(&table->tree);
     LIST_INIT(&table->dirty);
-    return conn_wait_init(table);
+
+    int r = request_parser_init();
+
+    return r < 0 ? r : conn_wait_init(table);
 }
 
 void conn_table_close(struct conn_table *table)

@@ -98,8 +98,14 @@ static uint64_t run(const char *bytes, size_t length, size_t piece, bool parse)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static bool is_ready;
+
     if (size < 2)
         return 0;
+    if (!is_ready) {
+        must(request_parser_init() == 0);
+        is_ready = true;
+    }
 
     const char *bytes = (const char *)data + 1;
     size_t piece = (size_t)data[0] + 1;

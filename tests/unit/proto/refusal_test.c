@@ -70,6 +70,28 @@ START_TEST(what_is_no_object_is_malformed)
 }
 END_TEST
 
+START_TEST(numbers_that_nothing_holds_are_malformed)
+{
+    assert_malformed("{\"id\":9223372036854775808,\"op\":\"ping\"}");
+    assert_malformed("{\"id\":7,\"op\":\"cancel\",\"target\":-9223372036854775809}");
+    assert_malformed("{\"id\":7,\"op\":\"acquire\",\"key\":\"k\",\"wait_ms\":1e400}");
+}
+END_TEST
+
+START_TEST(a_line_over_the_limit_is_too_long)
+{
+    char line[LB_REQUEST_LINE_BYTES_MAX + 1];
+    static const char ping[] = "{\"id\":7,\"op\":\"ping\"}";
+
+    memset(line, ' ', sizeof(line));
+    memcpy(line, ping, sizeof(ping) - 1);
+    refuse_bytes(line, sizeof(line));
+    ck_assert_int_eq(refusal.error, ERROR_TOO_LONG);
+    ck_assert_int_eq(refusal.id.kind, REQUEST_ID_NONE);
+    ck_assert_int_eq(request_parse(line, sizeof(line) - 1, &request, &refusal), 0);
+}
+END_TEST
+
 START_TEST(duplicates_are_malformed)
 {
     assert_malformed("{\"id\":7,\"op\":\"ping\",\"id\":7}");
@@ -120,7 +142,7 @@ END_TEST
 START_TEST(a_bad_id_is_answered_with_null)
 {
     static const char *const ids[] = {
-        "null", "true", "1.0", "1e3", "-1", "9007199254740992", "99999999999999999999",
+        "null", "true", "1.0", "1e3", "-1", "9007199254740992", "9223372036854775807",
         "\"\"", "[]",   "{}"};
     char line[300];
     char text[LB_ID_BYTES_MAX + 2] = "";
@@ -249,8 +271,8 @@ static const struct {
     {"key", "\"query\"", "null 1 true [] {} 1.5"},
     {"owner", "\"check\",\"key\":\"k\"", "null 1 true [] {}"},
     {"ttl_ms", "\"acquire\",\"key\":\"k\"",
-     "null \"3000\" true 1.0 3000.0 3e3 999 0 -1 9007199254740992 99999999999999999999 []"},
-    {"wait_ms", "\"acquire\",\"key\":\"k\"", "null \"0\" false 0.0 -2 9007199254740992 1e400"},
+     "null \"3000\" true 1.0 3000.0 3e3 999 0 -1 9007199254740992 9223372036854775807 []"},
+    {"wait_ms", "\"acquire\",\"key\":\"k\"", "null \"0\" false 0.0 -2 9007199254740992 1e300"},
     {"renew", "\"acquire\",\"key\":\"k\"", "null 0 1 \"true\" []"},
     {"max_hold_ms", "\"acquire\",\"key\":\"k\"", "null \"1\" true 1.0 0 -1 9007199254740992"},
     {"note", "\"acquire\",\"key\":\"k\"", "null 1 {}"},
@@ -263,7 +285,7 @@ static const struct {
     {"after", "\"list\"", "null 1"},
     {"limit", "\"list\"", "null \"1\" 1.0 0 -1 1001"},
     {"client", "\"hello\"", "null 1"},
-    {"version", "\"hello\"", "null \"1\" 1.0 99999999999999999999"},
+    {"version", "\"hello\"", "null \"1\" 1.0 9223372036854775807"},
     {"bind", "\"hello\"", "null 1 \"\" \"thread\""},
 };
 
@@ -290,7 +312,10 @@ Suite *refusal_suite(void)
     Suite *suite = suite_create("refusal");
     TCase *tcase = tcase_create("refusal");
 
+    tcase_add_unchecked_fixture(tcase, parser_init, NULL);
     tcase_add_test(tcase, what_is_no_object_is_malformed);
+    tcase_add_test(tcase, numbers_that_nothing_holds_are_malformed);
+    tcase_add_test(tcase, a_line_over_the_limit_is_too_long);
     tcase_add_test(tcase, duplicates_are_malformed);
     tcase_add_test(tcase, nul_and_bad_utf8_are_malformed);
     tcase_add_test(tcase, too_deep_and_too_many_are_malformed);

@@ -252,6 +252,7 @@ START_TEST(a_request_that_does_not_fit_leaves_the_buffer_alone)
 }
 END_TEST
 
+// Nothing in jansson or in here then can fail for want of memory, at whatever place.
 START_TEST(parsing_takes_no_memory)
 {
     static const char good[] =
@@ -283,6 +284,7 @@ Suite *request_suite(void)
     Suite *suite = suite_create("request");
     TCase *tcase = tcase_create("request");
 
+    tcase_add_unchecked_fixture(tcase, parser_init, NULL);
     tcase_add_test(tcase, what_is_not_given_has_its_default);
     tcase_add_test(tcase, every_field_of_acquire_is_read);
     tcase_add_test(tcase, every_other_operation_is_read);
