@@ -13,5 +13,6 @@ Suite *scripts_suite(void);
 Suite *uplink_suite(void);
 Suite *trouble_suite(void);
 Suite *memory_suite(void);
+Suite *addresses_suite(void);
 
 #endif
