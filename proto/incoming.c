@@ -1,27 +1,34 @@
 // Lines from the broker to structs, driven by tables of members. It may not fail on anything that a
-// newer broker could send: what is unknown is passed over.
+// newer broker could send: what is unknown is passed over. It may not touch the settings of jansson
+// either, which belong to the program that the library is loaded into.
 #include "proto/incoming.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/json_in.h"
+#include "proto/json_scan.h"
 #include "proto/reply.h"
 
 #define INCOMING_DEPTH_MAX 16
 
-// A piece of an incoming's storage; `bytes` follow the head.
+// Elements that an incoming points to; `bytes` follow the head.
 struct incoming_block {
     struct incoming_block *next;
     alignas(max_align_t) char bytes[];
 };
 
+// What the storage of an incoming is. All texts lie in the tree.
+struct incoming_storage {
+    json_t *root;
+    struct incoming_block *blocks;
+};
+
 struct incoming_reader {
     struct incoming *incoming;
-    char *text;        // where the next text goes
-    size_t text_bytes; // room for texts; no text is longer than what it is read from
+    struct incoming_storage *storage;
     bool has_ok;
     bool is_ok;
     int error; // -ENOMEM once there was no memory
@@ -30,7 +37,7 @@ struct incoming_reader {
 // A member of an object, and how and where in `base` to keep it.
 struct incoming_slot {
     const char *name;
-    void (*read)(struct incoming_reader *reader, const struct json_value *value, void *member);
+    void (*read)(struct incoming_reader *reader, json_t *value, void *member);
     size_t offset;
 };
 
@@ -47,109 +54,93 @@ static void *reader_alloc(struct incoming_reader *reader, size_t count, size_t b
         reader->error = -ENOMEM;
         return NULL;
     }
-    block->next = reader->incoming->storage;
-    reader->incoming->storage = block;
+    block->next = reader->storage->blocks;
+    reader->storage->blocks = block;
     return block->bytes;
 }
 
-static void read_object(struct incoming_reader *reader, const struct json_value *object,
+static void read_object(struct incoming_reader *reader, json_t *object,
                         const struct incoming_slot *slots, size_t slots_count, void *base)
 {
-    struct json_cursor cursor;
-    struct json_value name;
-    struct json_value value;
+    const char *name;
+    json_t *value;
 
-    if (object->kind != JSON_OBJECT)
-        return;
-    json_cursor_init(&cursor, object);
-    while (json_next_member(&cursor, &name, &value)) {
+    json_object_foreach (object, name, value) {
         for (size_t i = 0; i < slots_count; i++) {
-            if (json_text_equals(&name, slots[i].name)) {
-                slots[i].read(reader, &value, (char *)base + slots[i].offset);
+            if (strcmp(name, slots[i].name) == 0) {
+                slots[i].read(reader, value, (char *)base + slots[i].offset);
                 break;
             }
         }
     }
 }
 
-static const char *take_text(struct incoming_reader *reader, const struct json_value *value)
-{
-    char *text = reader->text;
-    size_t length = json_text_copy(value, text, reader->text_bytes);
-
-    lb_assert(length != SIZE_MAX);
-    reader->text += length + 1;
-    reader->text_bytes -= length + 1;
-    return text;
-}
-
-static void read_text(struct incoming_reader *reader, const struct json_value *value, void *member)
-{
-    if (value->kind == JSON_TEXT)
-        *(const char **)member = take_text(reader, value);
-}
-
-static void read_integer(struct incoming_reader *reader, const struct json_value *value,
-                         void *member)
+static void read_text(struct incoming_reader *reader, json_t *value, void *member)
 {
     (void)reader;
-    if (value->kind != JSON_INTEGER || !json_integer(value, member))
-        return;
+    if (json_is_string(value))
+        *(const char **)member = json_string_value(value);
 }
 
-static void read_bool(struct incoming_reader *reader, const struct json_value *value, void *member)
+static void read_integer(struct incoming_reader *reader, json_t *value, void *member)
 {
     (void)reader;
-    if (value->kind == JSON_BOOL)
-        *(bool *)member = json_bool(value);
+    if (json_is_integer(value))
+        *(int64_t *)member = json_integer_value(value);
 }
 
-static void read_ok(struct incoming_reader *reader, const struct json_value *value, void *member)
+static void read_bool(struct incoming_reader *reader, json_t *value, void *member)
+{
+    (void)reader;
+    if (json_is_boolean(value))
+        *(bool *)member = json_is_true(value);
+}
+
+static void read_ok(struct incoming_reader *reader, json_t *value, void *member)
 {
     (void)member;
-    reader->has_ok = value->kind == JSON_BOOL;
-    reader->is_ok = reader->has_ok && json_bool(value);
+    reader->has_ok = json_is_boolean(value);
+    reader->is_ok = json_is_true(value);
 }
 
-static void read_id(struct incoming_reader *reader, const struct json_value *value, void *member)
+static void read_id(struct incoming_reader *reader, json_t *value, void *member)
 {
     struct request_id id = {.kind = REQUEST_ID_NONE};
 
     (void)reader;
-    if (value->kind == JSON_INTEGER && json_integer(value, &id.number))
+    if (json_is_integer(value)) {
         id.kind = REQUEST_ID_NUMBER;
-    else if (value->kind == JSON_TEXT &&
-             json_text_copy(value, id.text, sizeof(id.text)) != SIZE_MAX)
+        id.number = json_integer_value(value);
+    } else if (json_is_string(value) && json_string_length(value) < sizeof(id.text)) {
         id.kind = REQUEST_ID_TEXT;
+        memcpy(id.text, json_string_value(value), json_string_length(value) + 1);
+    }
     *(struct request_id *)member = id;
 }
 
-static void read_holder_kind(struct incoming_reader *reader, const struct json_value *value,
-                             void *member)
+static void read_holder_kind(struct incoming_reader *reader, json_t *value, void *member)
 {
     enum holder_kind kind = HOLDER_FOREIGN; // also whatever a newer broker may tell apart
 
     (void)reader;
-    if (value->kind != JSON_TEXT)
+    if (!json_is_string(value))
         return;
-    if (json_text_equals(value, "local"))
+    if (strcmp(json_string_value(value), "local") == 0)
         kind = HOLDER_LOCAL;
-    else if (json_text_equals(value, "broker"))
+    else if (strcmp(json_string_value(value), "broker") == 0)
         kind = HOLDER_BROKER;
     *(enum holder_kind *)member = kind;
 }
 
-static void read_ttl_left(struct incoming_reader *reader, const struct json_value *value,
-                          void *member)
+static void read_ttl_left(struct incoming_reader *reader, json_t *value, void *member)
 {
     struct holder *holder = member;
 
-    holder->without_expiry = value->kind == JSON_NULL;
+    holder->without_expiry = json_is_null(value);
     read_integer(reader, value, &holder->ttl_left_ms);
 }
 
-static void read_holder(struct incoming_reader *reader, const struct json_value *value,
-                        void *member)
+static void read_holder(struct incoming_reader *reader, json_t *value, void *member)
 {
     static const struct incoming_slot slots[] = {
         {"kind", read_holder_kind, offsetof(struct holder, kind)},
@@ -165,7 +156,7 @@ static void read_holder(struct incoming_reader *reader, const struct json_value 
     struct holder *holder = member;
 
     *holder = (struct holder){
-        .kind = value->kind == JSON_OBJECT ? HOLDER_FOREIGN : HOLDER_NONE,
+        .kind = json_is_object(value) ? HOLDER_FOREIGN : HOLDER_NONE,
         .pid = LB_NONE,
         .uid = LB_NONE,
         .fence = LB_NONE,
@@ -175,8 +166,7 @@ static void read_holder(struct incoming_reader *reader, const struct json_value 
     read_object(reader, value, slots, LB_ARRAY_LENGTH(slots), holder);
 }
 
-static void read_reply_holder(struct incoming_reader *reader, const struct json_value *value,
-                              void *member)
+static void read_reply_holder(struct incoming_reader *reader, json_t *value, void *member)
 {
     struct holder *holder = reader_alloc(reader, 1, sizeof(*holder));
 
@@ -186,8 +176,7 @@ static void read_reply_holder(struct incoming_reader *reader, const struct json_
     *(const struct holder **)member = holder;
 }
 
-static void read_limits(struct incoming_reader *reader, const struct json_value *value,
-                        void *member)
+static void read_limits(struct incoming_reader *reader, json_t *value, void *member)
 {
     static const struct incoming_slot slots[] = {
         {"ttl_max_ms", read_integer, offsetof(struct reply, ttl_max_ms)},
@@ -197,22 +186,7 @@ static void read_limits(struct incoming_reader *reader, const struct json_value 
     read_object(reader, value, slots, LB_ARRAY_LENGTH(slots), member);
 }
 
-// How many elements, or names and values, a container has; 0 for anything else.
-static size_t count_items(const struct json_value *container)
-{
-    struct json_cursor cursor;
-    struct json_value item;
-    size_t count = 0;
-
-    if (container->kind != JSON_ARRAY && container->kind != JSON_OBJECT)
-        return 0;
-    json_cursor_init(&cursor, container);
-    while (json_next_element(&cursor, &item))
-        count++;
-    return count;
-}
-
-static void read_rows(struct incoming_reader *reader, const struct json_value *value, void *member)
+static void read_rows(struct incoming_reader *reader, json_t *value, void *member)
 {
     static const struct incoming_slot slots[] = {
         {"key", read_text, offsetof(struct lock_row, key)},
@@ -221,18 +195,15 @@ static void read_rows(struct incoming_reader *reader, const struct json_value *v
         {"state", read_text, offsetof(struct lock_row, state)},
     };
     struct reply *reply = member;
-    size_t count = value->kind == JSON_ARRAY ? count_items(value) : 0;
+    size_t count = json_array_size(value);
     struct lock_row *rows = reader_alloc(reader, count, sizeof(*rows));
-    struct json_cursor cursor;
-    struct json_value row;
 
     if (!rows)
         return;
-    json_cursor_init(&cursor, value);
-    for (size_t i = 0; json_next_element(&cursor, &row); i++) {
+    for (size_t i = 0; i < count; i++) {
         rows[i].key = "";
         rows[i].state = "";
-        read_object(reader, &row, slots, LB_ARRAY_LENGTH(slots), &rows[i]);
+        read_object(reader, json_array_get(value, i), slots, LB_ARRAY_LENGTH(slots), &rows[i]);
     }
     reply->rows = rows;
     reply->rows_count = count;
@@ -250,29 +221,28 @@ static struct stats_page *take_page(struct incoming_reader *reader)
     return (struct stats_page *)(uintptr_t)reply->stats;
 }
 
-static struct stat_value *read_values(struct incoming_reader *reader,
-                                      const struct json_value *value, size_t *ret_count)
+static struct stat_value *read_values(struct incoming_reader *reader, json_t *value,
+                                      size_t *ret_count)
 {
-    size_t count = value->kind == JSON_OBJECT ? count_items(value) / 2 : 0;
+    size_t count = json_object_size(value);
     struct stat_value *values = reader_alloc(reader, count, sizeof(*values));
-    struct json_cursor cursor;
-    struct json_value name;
-    struct json_value figure;
+    const char *name;
+    json_t *figure;
+    size_t i = 0;
 
-    *ret_count = 0; // a member may come twice
+    *ret_count = 0;
     if (!values)
         return NULL;
-    json_cursor_init(&cursor, value);
-    for (size_t i = 0; json_next_member(&cursor, &name, &figure); i++) {
-        values[i].name = take_text(reader, &name);
-        read_integer(reader, &figure, &values[i].value);
+    json_object_foreach (value, name, figure) {
+        values[i].name = name;
+        read_integer(reader, figure, &values[i].value);
+        i++;
     }
     *ret_count = count;
     return values;
 }
 
-static void read_counters(struct incoming_reader *reader, const struct json_value *value,
-                          void *member)
+static void read_counters(struct incoming_reader *reader, json_t *value, void *member)
 {
     struct stats_page *page = take_page(reader);
 
@@ -281,8 +251,7 @@ static void read_counters(struct incoming_reader *reader, const struct json_valu
         page->counters = read_values(reader, value, &page->counters_count);
 }
 
-static void read_gauges(struct incoming_reader *reader, const struct json_value *value,
-                        void *member)
+static void read_gauges(struct incoming_reader *reader, json_t *value, void *member)
 {
     struct stats_page *page = take_page(reader);
 
@@ -292,64 +261,51 @@ static void read_gauges(struct incoming_reader *reader, const struct json_value 
 }
 
 // The first `count` integers of an array, zeros for what it lacks; NULL when `count` is 0.
-static const int64_t *read_integers(struct incoming_reader *reader, const struct json_value *array,
+static const int64_t *read_integers(struct incoming_reader *reader, const json_t *array,
                                     size_t count)
 {
     int64_t *integers = reader_alloc(reader, count, sizeof(*integers));
-    struct json_cursor cursor;
-    struct json_value item;
 
-    if (!integers || array->kind != JSON_ARRAY)
-        return integers;
-    json_cursor_init(&cursor, array);
-    for (size_t i = 0; i < count && json_next_element(&cursor, &item); i++)
-        read_integer(reader, &item, &integers[i]);
+    for (size_t i = 0; integers && i < count; i++)
+        integers[i] = json_integer_value(json_array_get(array, i));
     return integers;
 }
 
-static void read_histogram(struct incoming_reader *reader, const struct json_value *value,
+static void read_histogram(struct incoming_reader *reader, json_t *value,
                            struct stat_histogram *histogram)
 {
-    struct json_value bounds = {.kind = JSON_NULL};
-    struct json_value counts = {.kind = JSON_NULL};
-    struct json_value sum = {.kind = JSON_NULL};
+    const json_t *bounds = json_object_get(value, "bounds");
+    const json_t *counts = json_object_get(value, "counts");
 
-    if (value->kind == JSON_OBJECT) {
-        (void)json_find_member(value, "bounds", &bounds);
-        (void)json_find_member(value, "counts", &counts);
-        (void)json_find_member(value, "sum", &sum);
-    }
-    histogram->bounds_count = bounds.kind == JSON_ARRAY ? count_items(&bounds) : 0;
-    histogram->bounds = read_integers(reader, &bounds, histogram->bounds_count);
-    histogram->counts = read_integers(reader, &counts, histogram->bounds_count + 1);
-    read_integer(reader, &sum, &histogram->sum);
+    histogram->bounds_count = json_array_size(bounds);
+    histogram->bounds = read_integers(reader, bounds, histogram->bounds_count);
+    histogram->counts = read_integers(reader, counts, histogram->bounds_count + 1);
+    histogram->sum = json_integer_value(json_object_get(value, "sum"));
 }
 
-static void read_histograms(struct incoming_reader *reader, const struct json_value *value,
-                            void *member)
+static void read_histograms(struct incoming_reader *reader, json_t *value, void *member)
 {
     struct stats_page *page = take_page(reader);
-    size_t count = value->kind == JSON_OBJECT ? count_items(value) / 2 : 0;
+    size_t count = json_object_size(value);
     struct stat_histogram *histograms = reader_alloc(reader, count, sizeof(*histograms));
-    struct json_cursor cursor;
-    struct json_value name;
-    struct json_value histogram;
+    const char *name;
+    json_t *histogram;
+    size_t i = 0;
 
     (void)member;
     if (!page || !histograms)
         return;
-    json_cursor_init(&cursor, value);
-    for (size_t i = 0; json_next_member(&cursor, &name, &histogram); i++) {
-        histograms[i].name = take_text(reader, &name);
-        read_histogram(reader, &histogram, &histograms[i]);
+    json_object_foreach (value, name, histogram) {
+        histograms[i].name = name;
+        read_histogram(reader, histogram, &histograms[i]);
+        i++;
     }
     page->histograms = histograms;
     page->histograms_count = count;
 }
 
 // A text in the reply to `ping`, an object in that to `stats`.
-static void read_backend(struct incoming_reader *reader, const struct json_value *value,
-                         void *member)
+static void read_backend(struct incoming_reader *reader, json_t *value, void *member)
 {
     static const struct incoming_slot slots[] = {
         {"kind", read_text, offsetof(struct stats_page, backend_kind)},
@@ -359,7 +315,7 @@ static void read_backend(struct incoming_reader *reader, const struct json_value
         {"maxmemory_policy", read_text, offsetof(struct stats_page, backend_policy)},
         {"may_evict", read_bool, offsetof(struct stats_page, backend_may_evict)},
     };
-    struct stats_page *page = value->kind == JSON_OBJECT ? take_page(reader) : NULL;
+    struct stats_page *page = json_is_object(value) ? take_page(reader) : NULL;
 
     read_text(reader, value, member);
     if (page)
@@ -456,21 +412,57 @@ static int incoming_settle(const struct incoming_reader *reader)
     return 0;
 }
 
+// jansson (2.14 and before) may misread a text, or worse, when the buffer of its lexer cannot grow.
+// Here its allocation functions are not ours to change, so that a parse is only begun while as much
+// as it may take is to be had.
+static bool has_memory_for(size_t length)
+{
+    char *block = malloc(4096 + 8 * length);
+
+    if (!block)
+        return false;
+    *(volatile char *)block = 0; // or the compiler leaves the whole block out
+    free(block);
+    return true;
+}
+
+// Parses the line into the storage. Returns 0, INCOMING_E_GARBAGE or -ENOMEM.
+static int incoming_load(struct incoming_storage *storage, const char *line, size_t length)
+{
+    json_error_t error;
+
+    if (!json_scan(line, length, INCOMING_DEPTH_MAX, SIZE_MAX))
+        return INCOMING_E_GARBAGE;
+    if (!has_memory_for(length))
+        return -ENOMEM;
+    storage->root = json_loadb(line, length, 0, &error);
+    if (!storage->root && json_error_code(&error) == json_error_unknown)
+        return -ENOMEM;
+    return json_is_object(storage->root) ? 0 : INCOMING_E_GARBAGE;
+}
+
+// Parses the line into an incoming that has its storage. Errors as reply_parse().
+static int incoming_read(struct incoming *incoming, const char *line, size_t length)
+{
+    struct incoming_reader reader = {.incoming = incoming, .storage = incoming->storage};
+    int r = incoming_load(reader.storage, line, length);
+
+    if (r != 0)
+        return r;
+    reply_init(&incoming->reply);
+    read_object(&reader, reader.storage->root, line_slots, LB_ARRAY_LENGTH(line_slots), incoming);
+    return reader.error < 0 ? reader.error : incoming_settle(&reader);
+}
+
 int reply_parse(const char *line, size_t length, struct incoming *ret_incoming)
 {
     struct incoming incoming = {.kind = INCOMING_OTHER};
-    struct incoming_reader reader = {.incoming = &incoming, .text_bytes = length};
-    struct json_value value;
     int r;
 
-    if (!json_in_check(line, length, INCOMING_DEPTH_MAX, SIZE_MAX, &value) ||
-        value.kind != JSON_OBJECT)
-        return INCOMING_E_GARBAGE;
-    reply_init(&incoming.reply);
-    reader.text = reader_alloc(&reader, length, 1);
-    if (reader.text)
-        read_object(&reader, &value, line_slots, LB_ARRAY_LENGTH(line_slots), &incoming);
-    r = reader.error < 0 ? reader.error : incoming_settle(&reader);
+    incoming.storage = calloc(1, sizeof(struct incoming_storage));
+    if (!incoming.storage)
+        return -ENOMEM;
+    r = incoming_read(&incoming, line, length);
     if (r != 0) {
         incoming_clear(&incoming);
         return r;
@@ -481,12 +473,16 @@ int reply_parse(const char *line, size_t length, struct incoming *ret_incoming)
 
 void incoming_clear(struct incoming *incoming)
 {
-    struct incoming_block *block = incoming->storage;
+    struct incoming_storage *storage = incoming->storage;
 
-    while (block) {
-        struct incoming_block *next = block->next;
-        free(block);
-        block = next;
+    if (storage) {
+        while (storage->blocks) {
+            struct incoming_block *next = storage->blocks->next;
+            free(storage->blocks);
+            storage->blocks = next;
+        }
+        json_decref(storage->root);
+        free(storage);
     }
     *incoming = (struct incoming){.storage = NULL};
 }

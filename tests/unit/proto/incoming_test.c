@@ -2,12 +2,15 @@
 #include "proto/incoming.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/reply.h"
 #include "tests/unit/proto/alloc.h"
 #include "tests/unit/proto/suites.h"
+
+void *__real_malloc(size_t size);
 
 static struct incoming incoming;
 
@@ -338,12 +341,15 @@ START_TEST(every_reply_comes_back_as_it_was_written)
 }
 END_TEST
 
+// Of our own allocations each fails once, and the one among them that asks whether there is enough
+// for jansson. What jansson then does is not ours, so its own are left alone.
 START_TEST(without_memory_nothing_is_kept)
 {
     static const char *const lines[] = {list_line, stats_line,
                                         "{\"id\":1,\"ok\":true,\"holder\":{\"kind\":\"local\"}}",
                                         "{\"event\":\"ok\",\"key\":\"k\"}"};
 
+    json_set_alloc_funcs(__real_malloc, free);
     for (size_t i = 0; i < LB_ARRAY_LENGTH(lines); i++) {
         long good = 0;
         int r;
@@ -358,7 +364,7 @@ START_TEST(without_memory_nothing_is_kept)
                 ck_assert_ptr_null(incoming.storage);
             }
         } while (r != 0);
-        ck_assert_int_gt(good, 1);
+        ck_assert_int_gt(good, 2);
         incoming_clear(&incoming);
     }
 }
