@@ -221,9 +221,18 @@ def test_memory_holds_renews_and_loses_like_redis(lab, key):
 # Redis behind a name, a password, another database.
 
 
+def loopback_name():
+    """A name for 127.0.0.1, where the machine has one."""
+    try:
+        socket.getaddrinfo("localhost", None, socket.AF_INET)
+        return "localhost"
+    except socket.gaierror:
+        return "127.0.0.1"
+
+
 def test_tcp_password_and_database(lab, key):
     redis = lab.redis(tcp=True, password="s3cret-word")
-    daemon = lab.daemon(f"redis://:s3cret-word@localhost:{redis.port}/5")
+    daemon = lab.daemon(f"redis://:s3cret-word@{loopback_name()}:{redis.port}/5")
     daemon.client().ok("acquire", key=key)
     assert redis.client.get(LOCK_PREFIX + key) is None
     assert key in redis_database(redis, 5)
