@@ -5,13 +5,16 @@
 // answer must already know it. When that write fails, the operation is refused.
 #include "daemon/memory/memory_backend.h"
 
-#include <bsd/sys/tree.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/core/tree.h"
 #include "daemon/memory/state_file.h"
+
+// A state file that says more than ttl_max_ms, 1 % and this from now on cannot be true.
+#define CAP_SLACK_MS 1000
 
 struct entry {
     RB_ENTRY(entry) by_key;
@@ -26,12 +29,12 @@ RB_HEAD(expiry_tree, entry);
 
 struct memory_backend {
     struct memory_backend_options options;
-    char *state_path; // what options.state_path points to
     struct state_file state;
     int64_t blocked_until_ms;
     int64_t last_fence;
     struct key_tree keys;
     struct expiry_tree expiries;
+    char state_path[]; // a copy of options.state_path; "" without one
 };
 
 static int entry_compare_key(const struct entry *a, const struct entry *b)
@@ -46,9 +49,8 @@ static int entry_compare_expiry(const struct entry *a, const struct entry *b)
     return strcmp(a->key, b->key);
 }
 
-RB_GENERATE_INTERNAL(key_tree, entry, by_key, entry_compare_key, __attribute__((__unused__)) static)
-RB_GENERATE_INTERNAL(expiry_tree, entry, by_expiry, entry_compare_expiry,
-                     __attribute__((__unused__)) static)
+LB_TREE_GENERATE(key_tree, entry, by_key, entry_compare_key)
+LB_TREE_GENERATE(expiry_tree, entry, by_expiry, entry_compare_expiry)
 
 static void entry_remove(struct memory_backend *backend, struct entry *entry)
 {
@@ -251,15 +253,10 @@ void memory_backend_open(struct memory_backend *backend)
 static int state_open(struct memory_backend *backend)
 {
     int64_t now_ms = backend->options.now_ms(backend->options.context);
-    int rc;
+    int64_t ttl_max_ms = backend->options.ttl_max_ms;
+    int rc = state_file_open(&backend->state, backend->options.state_path, now_ms + ttl_max_ms,
+                             now_ms + ttl_max_ms + ttl_max_ms / 100 + CAP_SLACK_MS);
 
-    if (backend->options.state_path) {
-        backend->state_path = strdup(backend->options.state_path);
-        if (!backend->state_path)
-            return -ENOMEM;
-    }
-    rc =
-        state_file_open(&backend->state, backend->state_path, now_ms + backend->options.ttl_max_ms);
     if (rc == 0 && backend->state.recorded_ms > now_ms)
         backend->blocked_until_ms = backend->state.recorded_ms;
     return rc;
@@ -268,17 +265,21 @@ static int state_open(struct memory_backend *backend)
 int memory_backend_new(const struct memory_backend_options *options, int64_t *ret_blocked_until_ms,
                        struct memory_backend **ret_backend)
 {
-    struct memory_backend *backend = calloc(1, sizeof(*backend));
+    const char *path = options->state_path ? options->state_path : "";
+    size_t path_size = strlen(path) + 1;
+    struct memory_backend *backend = malloc(sizeof(*backend) + path_size);
     int rc;
 
     if (!backend)
         return -ENOMEM;
-    backend->options = *options;
+    *backend = (struct memory_backend){.options = *options};
+    memcpy(backend->state_path, path, path_size);
+    if (options->state_path)
+        backend->options.state_path = backend->state_path;
     RB_INIT(&backend->keys);
     RB_INIT(&backend->expiries);
     rc = state_open(backend);
     if (rc < 0) {
-        free(backend->state_path);
         free(backend);
         return rc;
     }
@@ -307,6 +308,5 @@ void memory_backend_free(struct memory_backend *backend)
     state_end(backend, now_ms);
     while (!RB_EMPTY(&backend->keys))
         entry_remove(backend, RB_ROOT(&backend->keys));
-    free(backend->state_path);
     free(backend);
 }

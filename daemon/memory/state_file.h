@@ -1,5 +1,5 @@
 // What must outlive a crash of the table in this process: the largest expiry ever set, in a small
-// text file, `boot_id expiry_ms`.
+// text file of one line, `lockbroker-memory 1 boot_id expiry_ms checksum`.
 #ifndef LB_MEMORY_STATE_FILE_H
 #define LB_MEMORY_STATE_FILE_H
 
@@ -17,10 +17,12 @@ struct state_file {
 };
 
 // Opens or creates the file, which must be a regular file of our own and no link. What it says of
-// this boot is in `recorded_ms` afterwards: 0 when it is new or of another boot, and `torn_ms` when
-// it cannot be understood. `path` may be NULL: then nothing is ever written. Returns 0 or a
-// negative errno.
-int state_file_open(struct state_file *file, const char *path, int64_t torn_ms) LB_MUST_CHECK;
+// this boot is in `recorded_ms` afterwards: 0 when it is new or of another boot, `torn_ms` when it
+// cannot be read or understood, and never more than `highest_ms`, whatever it says; in these two
+// cases it is written anew. `path` may be NULL: then nothing is ever written. Returns 0 or a
+// negative errno; a file that was there blocks the next start then no less than it would have.
+int state_file_open(struct state_file *file, const char *path, int64_t torn_ms,
+                    int64_t highest_ms) LB_MUST_CHECK;
 
 // Writes the expiry down if it is larger than what is written. Returns 0 or a negative errno.
 int state_file_raise(struct state_file *file, int64_t expires_ms) LB_MUST_CHECK;

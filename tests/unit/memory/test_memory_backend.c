@@ -25,6 +25,7 @@ static struct event posted;
 static int posted_count;
 static char directory[64];
 static char state_path[128];
+static int64_t written_at_post_ms; // what the state file says when an outcome comes
 
 // No assertion in these two: it would take the memory that is to fail for the backend.
 static int64_t clock_now(void *context)
@@ -37,11 +38,24 @@ static int64_t clock_wall(void *context)
     return context == &posted ? wall_us : LB_NONE;
 }
 
+static int64_t state_read(void)
+{
+    char text[128] = "";
+    int fd = open(state_path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return LB_NONE;
+    ck_assert_int_gt(read(fd, text, sizeof(text) - 1), 56);
+    close(fd);
+    return strtoll(text + 56, NULL, 10);
+}
+
 static void take_post(void *context, const struct event *event)
 {
     ck_assert_ptr_eq(context, &posted);
     posted = *event;
     posted_count++;
+    written_at_post_ms = state_read();
 }
 
 static int backend_make(const char *path)
@@ -166,6 +180,12 @@ START_TEST(acquire_tells_who_holds_the_key)
     ck_assert_int_eq(outcome->holder.kind, HOLDER_LOCAL);
     ck_assert_int_eq(outcome->holder.ttl_left_ms, 2000);
     ck_assert_int_eq(outcome->fence, LB_NONE);
+    ck_assert_int_eq(outcome->ends_in_ms, LB_NONE);
+    ck_assert_ptr_null(outcome->holder.host);
+    ck_assert_int_eq(outcome->holder.pid, LB_NONE);
+    ck_assert_int_eq(outcome->holder.uid, LB_NONE);
+    ck_assert_int_eq(outcome->holder.fence, LB_NONE);
+    ck_assert_int_eq(outcome->holder.held_ms, LB_NONE);
     assert_left("a", 2000);
 }
 END_TEST
@@ -267,6 +287,36 @@ START_TEST(an_acquire_without_memory_is_refused)
 }
 END_TEST
 
+START_TEST(without_memory_there_is_no_backend)
+{
+    struct memory_backend *before = backend;
+    int rc;
+
+    alloc_fail_next();
+    rc = backend_make(state_path);
+    ck_assert(alloc_has_failed());
+    ck_assert_int_eq(rc, -ENOMEM);
+    ck_assert_ptr_eq(backend, before);
+    ck_assert_int_ne(access(state_path, F_OK), 0);
+}
+END_TEST
+
+// The caller's path may be gone when the file is removed.
+START_TEST(the_path_is_copied)
+{
+    char path[sizeof(state_path)];
+
+    memcpy(path, state_path, sizeof(path));
+    memory_backend_free(backend);
+    ck_assert_int_eq(backend_make(path), 0);
+    ck_assert_int_eq(access(state_path, F_OK), 0);
+    memset(path, 'x', sizeof(path) - 1);
+    memory_backend_free(backend);
+    backend = NULL;
+    ck_assert_int_ne(access(state_path, F_OK), 0);
+}
+END_TEST
+
 // Every key is found in a table of many, and all of it expires.
 START_TEST(many_keys)
 {
@@ -326,6 +376,61 @@ START_TEST(after_a_crash_nothing_is_granted_before_the_last_expiry)
     ck_assert_int_eq(acquire("d", 1, 1000)->ends_in_ms, 1);
     now_ms += 1;
     ck_assert_int_eq(acquire("d", 1, 1000)->result, RESULT_OK);
+}
+END_TEST
+
+START_TEST(an_expiry_is_written_before_it_is_told)
+{
+    start_with_state();
+    (void)acquire("a", 1, 3000);
+    ck_assert_int_eq(written_at_post_ms, now_ms + 3000);
+    ck_assert_int_eq(renew("a", 1, 5000), RESULT_OK);
+    ck_assert_int_eq(written_at_post_ms, now_ms + 5000);
+    (void)acquire("b", 2, 2000);
+    ck_assert_int_eq(written_at_post_ms, now_ms + 5000);
+    (void)acquire("b", 2, 9000);
+    ck_assert_int_eq(written_at_post_ms, now_ms + 9000);
+}
+END_TEST
+
+START_TEST(while_blocked_the_rest_is_answered)
+{
+    start_with_state();
+    (void)acquire("a", 1, 3000);
+    crash_and_start();
+    ck_assert_int_eq(renew("a", 1, 9000), RESULT_GONE);
+    ck_assert_int_eq(release("a", 1), RESULT_GONE);
+    ck_assert_int_eq(look(BACKEND_BREAK, "a")->holder.kind, HOLDER_NONE);
+    ck_assert_int_eq(acquire("a", 1, 1000)->ends_in_ms, 3000);
+}
+END_TEST
+
+START_TEST(a_file_that_says_too_much_blocks_no_longer_than_a_lock_can_last)
+{
+    start_with_state();
+    (void)acquire("a", 1, 1000000000);
+    crash_and_start();
+    ck_assert_int_eq(blocked_until_ms, now_ms + TTL_MAX_MS + TTL_MAX_MS / 100 + 1000);
+    now_ms = blocked_until_ms - 1;
+    ck_assert_int_eq(acquire("a", 1, 1000)->ends_in_ms, 1);
+    now_ms++;
+    ck_assert_int_eq(acquire("a", 1, 1000)->result, RESULT_OK);
+}
+END_TEST
+
+START_TEST(a_file_that_is_not_understood_blocks_for_the_longest_lock)
+{
+    int fd = open(state_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    if (_i == 1) // else it is empty
+        ck_assert_int_eq(write(fd, "what", 4), 4);
+    close(fd);
+    memory_backend_free(backend);
+    ck_assert_int_eq(backend_make(state_path), 0);
+    ck_assert_int_eq(blocked_until_ms, now_ms + TTL_MAX_MS);
+    now_ms += 1000;
+    crash_and_start();
+    ck_assert_int_eq(blocked_until_ms, now_ms + TTL_MAX_MS - 1000);
 }
 END_TEST
 
@@ -434,8 +539,14 @@ Suite *memory_backend_suite(void)
     tcase_add_test(tcase, fences_follow_the_wall_clock_and_never_go_back);
     tcase_add_test(tcase, no_fence_is_left);
     tcase_add_test(tcase, an_acquire_without_memory_is_refused);
+    tcase_add_test(tcase, without_memory_there_is_no_backend);
+    tcase_add_test(tcase, the_path_is_copied);
     tcase_add_test(tcase, many_keys);
     tcase_add_test(tcase, after_a_crash_nothing_is_granted_before_the_last_expiry);
+    tcase_add_test(tcase, an_expiry_is_written_before_it_is_told);
+    tcase_add_test(tcase, while_blocked_the_rest_is_answered);
+    tcase_add_test(tcase, a_file_that_says_too_much_blocks_no_longer_than_a_lock_can_last);
+    tcase_add_loop_test(tcase, a_file_that_is_not_understood_blocks_for_the_longest_lock, 0, 2);
     tcase_add_test(tcase, a_renewal_counts_for_a_crash_too);
     tcase_add_test(tcase, a_second_crash_does_not_put_the_end_off);
     tcase_add_test(tcase, a_clean_end_removes_the_file);

@@ -2,16 +2,25 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/memory/state_file.h"
 #include "tests/unit/memory/suites.h"
 
-#define TORN_MS 777777
+#define TORN_MS    777777
+#define HIGHEST_MS 888888
+
+// A record of another boot, and the length of each.
+#define OTHER_BOOT                                                                                 \
+    "lockbroker-memory 1 00000000-0000-0000-0000-000000000000 0000000000000005000 "                \
+    "28892fa4cd210c29\n"
+#define RECORD_LENGTH (20 + 36 + 1 + 19 + 1 + 16 + 1)
 
 static char directory[64];
 static char path[128];
@@ -35,13 +44,18 @@ static void teardown(void)
     ck_assert_int_eq(rmdir(directory), 0);
 }
 
-static void file_write(const char *name, const char *text)
+static void bytes_write(const char *name, const char *bytes, size_t length)
 {
     FILE *stream = fopen(name, "w");
 
     ck_assert_ptr_nonnull(stream);
-    ck_assert_int_ge(fputs(text, stream), 0);
+    ck_assert_uint_eq(fwrite(bytes, 1, length, stream), length);
     ck_assert_int_eq(fclose(stream), 0);
+}
+
+static void file_write(const char *name, const char *text)
+{
+    bytes_write(name, text, strlen(text));
 }
 
 static const char *file_text(void)
@@ -58,8 +72,28 @@ static const char *file_text(void)
 static int64_t reopened(void)
 {
     state_file_close(&file);
-    ck_assert_int_eq(state_file_open(&file, path, TORN_MS), 0);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, HIGHEST_MS), 0);
     return file.recorded_ms;
+}
+
+// The record that says 5000 in this boot.
+static void record_make(char ret_record[RECORD_LENGTH + 1])
+{
+    ck_assert_int_eq(reopened(), 0);
+    ck_assert_int_eq(state_file_raise(&file, 5000), 0);
+    ck_assert_uint_eq(strlen(file_text()), RECORD_LENGTH);
+    memcpy(ret_record, file_text(), RECORD_LENGTH + 1);
+}
+
+// It counts as written just now, and is mended, so that a second start finds the first one's time.
+static void assert_torn(const char *bytes, size_t length)
+{
+    bytes_write(path, bytes, length);
+    ck_assert_int_eq(reopened(), TORN_MS);
+    ck_assert_uint_eq(strlen(file_text()), RECORD_LENGTH);
+    state_file_close(&file);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS + 5000, HIGHEST_MS), 0);
+    ck_assert_int_eq(file.recorded_ms, TORN_MS);
 }
 
 START_TEST(a_new_file_says_nothing_and_is_private)
@@ -80,8 +114,21 @@ START_TEST(it_keeps_the_largest)
     ck_assert_int_eq(state_file_raise(&file, 5000), 0);
     ck_assert_int_eq(state_file_raise(&file, 4000), 0);
     ck_assert_int_eq(reopened(), 5000);
-    ck_assert_int_eq(state_file_raise(&file, INT64_MAX), 0);
-    ck_assert_int_eq(reopened(), INT64_MAX);
+    ck_assert_int_eq(state_file_raise(&file, HIGHEST_MS), 0);
+    ck_assert_int_eq(reopened(), HIGHEST_MS);
+}
+END_TEST
+
+START_TEST(more_than_can_be_is_cut)
+{
+    ck_assert_int_eq(reopened(), 0);
+    ck_assert_int_eq(state_file_raise(&file, _i == 0 ? HIGHEST_MS + 1 : INT64_MAX), 0);
+    ck_assert_int_eq(reopened(), HIGHEST_MS);
+
+    // For good: a later start, which allows more, finds the cut.
+    state_file_close(&file);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, INT64_MAX), 0);
+    ck_assert_int_eq(file.recorded_ms, HIGHEST_MS);
 }
 END_TEST
 
@@ -94,42 +141,147 @@ START_TEST(it_is_text_with_the_boot_id)
     (void)fclose(stream);
     ck_assert_int_eq(reopened(), 0);
     ck_assert_int_eq(state_file_raise(&file, 5000), 0);
-    ck_assert_int_eq(strncmp(file_text(), boot_id, 36), 0);
-    ck_assert_int_eq(strtoll(file_text() + 36, NULL, 10), 5000);
+    ck_assert_int_eq(strncmp(file_text(), "lockbroker-memory 1 ", 20), 0);
+    ck_assert_int_eq(strncmp(file_text() + 20, boot_id, 36), 0);
+    ck_assert_int_eq(strtoll(file_text() + 56, NULL, 10), 5000);
 }
 END_TEST
 
 START_TEST(another_boot_does_not_count)
 {
-    file_write(path, "00000000-0000-0000-0000-000000000000 0000000000000005000\n");
+    file_write(path, OTHER_BOOT);
     ck_assert_int_eq(reopened(), 0);
     ck_assert_int_eq(state_file_raise(&file, 3), 0);
     ck_assert_int_eq(reopened(), 3);
 }
 END_TEST
 
-static const char *const torn_texts[] = {
-    "x",
-    "\n",
-    "00000000-0000-0000-0000-000000000000",
-    "00000000-0000-0000-0000-000000000000 0000000000000005000",
-    "00000000-0000-0000-0000-000000000000 0000000000000005000\nx",
-    "00000000-0000-0000-0000-000000000000 000000000000000500x\n",
-    "00000000-0000-0000-0000-000000000000 -000000000000005000\n",
-    "00000000-0000-0000-0000-000000000000 9999999999999999999\n",
-    "00000000-0000-0000-0000-00000000000g 0000000000000005000\n",
-    "00000000-0000-0000-0000-000000000000_0000000000000005000\n",
+// No records, though their checksums are right.
+static const char *const foreign_texts[] = {
+    "lockbroker-memory 1 00000000-0000-0000-0000-000000000000 "
+    "000000000000000500x 297d9fa4cdf082f1\n",
+    "lockbroker-memory 1 00000000-0000-0000-0000-000000000000 "
+    "-000000000000005000 4e8d69115bb29530\n",
+    "lockbroker-memory 1 00000000-0000-0000-0000-000000000000 "
+    "+000000000000005000 e2fdbaf9fc9550e2\n",
+    "lockbroker-memory 1 00000000-0000-0000-0000-000000000000 "
+    "9999999999999999999 b97e488621837d49\n",
+    "lockbroker-memory 1 00000000-0000-0000-0000-00000000000g "
+    "0000000000000005000 ed28ab6074400efe\n",
+    "lockbroker-memory 1 00000000-0000-0000-0000-000000000000_"
+    "0000000000000005000 42be75f4a3f367f4\n",
+    "lockbroker-memory 2 00000000-0000-0000-0000-000000000000 "
+    "0000000000000005000 578d9921e600e618\n",
+    "lockbroker-Memory 1 00000000-0000-0000-0000-000000000000 "
+    "0000000000000005000 6db98ef5a1d356c9\n",
 };
 
-START_TEST(a_torn_file_counts_as_written_just_now)
+START_TEST(a_foreign_file_counts_as_written_just_now)
 {
-    file_write(path, torn_texts[_i]);
-    ck_assert_int_eq(reopened(), TORN_MS);
+    assert_torn(foreign_texts[_i], strlen(foreign_texts[_i]));
+}
+END_TEST
 
-    // It is mended, so a second start finds the first one's time.
-    state_file_close(&file);
-    ck_assert_int_eq(state_file_open(&file, path, TORN_MS + 5000), 0);
-    ck_assert_int_eq(file.recorded_ms, TORN_MS);
+START_TEST(a_text_of_any_length_counts_as_written_just_now)
+{
+    char text[4096];
+
+    memset(text, 'x', sizeof(text));
+    assert_torn(text, sizeof(text));
+    assert_torn("\n", 1);
+    memset(text, 0, sizeof(text));
+    assert_torn(text, RECORD_LENGTH);
+    assert_torn("", 0);
+}
+END_TEST
+
+START_TEST(a_record_cut_anywhere_is_torn)
+{
+    char record[RECORD_LENGTH + 2];
+
+    record_make(record);
+    for (size_t length = 0; length < RECORD_LENGTH; length++)
+        assert_torn(record, length);
+    record[RECORD_LENGTH] = 'x';
+    assert_torn(record, RECORD_LENGTH + 1);
+}
+END_TEST
+
+// Also a mixture of two records, as half a write leaves it.
+START_TEST(a_record_changed_anywhere_is_torn)
+{
+    char record[RECORD_LENGTH + 1];
+
+    record_make(record);
+    for (size_t i = 0; i < RECORD_LENGTH; i++) {
+        char byte = record[i];
+
+        record[i] = byte == '1' ? '2' : '1';
+        assert_torn(record, RECORD_LENGTH);
+        record[i] = '\0';
+        assert_torn(record, RECORD_LENGTH);
+        record[i] = byte;
+    }
+    bytes_write(path, record, RECORD_LENGTH);
+    ck_assert_int_eq(reopened(), 5000);
+}
+END_TEST
+
+static struct rlimit writes_forbid(void)
+{
+    struct rlimit before;
+    struct rlimit none;
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+    return before;
+}
+
+START_TEST(a_torn_file_that_cannot_be_mended_stays_torn)
+{
+    struct rlimit before;
+    int rc;
+
+    file_write(path, "torn");
+    before = writes_forbid();
+    rc = state_file_open(&file, path, TORN_MS, HIGHEST_MS);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_int_eq(rc, -EFBIG);
+    ck_assert_int_eq(file.fd, -1);
+    ck_assert_str_eq(file_text(), "torn");
+    ck_assert_int_eq(reopened(), TORN_MS);
+}
+END_TEST
+
+START_TEST(a_new_file_that_cannot_be_written_is_not_left)
+{
+    struct rlimit before = writes_forbid();
+    int rc = state_file_open(&file, path, TORN_MS, HIGHEST_MS);
+
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_int_eq(rc, -EFBIG);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    ck_assert_int_eq(reopened(), 0);
+}
+END_TEST
+
+// A descriptor that may only read stands for a disk that fails.
+START_TEST(a_failing_write_changes_nothing)
+{
+    int written;
+
+    ck_assert_int_eq(reopened(), 0);
+    ck_assert_int_eq(state_file_raise(&file, 5000), 0);
+    written = file.fd;
+    file.fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_eq(state_file_raise(&file, 6000), -EBADF);
+    ck_assert_int_eq(file.recorded_ms, 5000);
+    ck_assert_int_eq(close(file.fd), 0);
+    file.fd = written;
+    ck_assert_int_eq(state_file_raise(&file, 6000), 0);
+    ck_assert_int_eq(reopened(), 6000);
 }
 END_TEST
 
@@ -137,10 +289,10 @@ START_TEST(a_link_is_refused)
 {
     file_write(other, "precious");
     ck_assert_int_eq(symlink(other, path), 0);
-    ck_assert_int_eq(state_file_open(&file, path, TORN_MS), -ELOOP);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, HIGHEST_MS), -ELOOP);
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(link(other, path), 0);
-    ck_assert_int_eq(state_file_open(&file, path, TORN_MS), -EPERM);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, HIGHEST_MS), -EPERM);
     ck_assert_str_eq(file_text(), "precious");
 }
 END_TEST
@@ -148,7 +300,7 @@ END_TEST
 START_TEST(what_is_no_file_is_refused)
 {
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    ck_assert_int_eq(state_file_open(&file, path, TORN_MS), -EINVAL);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, HIGHEST_MS), -EINVAL);
     ck_assert_int_eq(file.fd, -1);
 }
 END_TEST
@@ -159,13 +311,13 @@ START_TEST(another_users_file_is_refused)
         return;
     file_write(path, "");
     ck_assert_int_eq(chown(path, 12345, 12345), 0);
-    ck_assert_int_eq(state_file_open(&file, path, TORN_MS), -EPERM);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, HIGHEST_MS), -EPERM);
 }
 END_TEST
 
 START_TEST(without_a_path_nothing_is_written)
 {
-    ck_assert_int_eq(state_file_open(&file, NULL, TORN_MS), 0);
+    ck_assert_int_eq(state_file_open(&file, NULL, TORN_MS, HIGHEST_MS), 0);
     ck_assert_int_eq(state_file_raise(&file, 5000), 0);
     ck_assert_int_eq(file.recorded_ms, 0);
     state_file_remove(&file);
@@ -191,8 +343,15 @@ Suite *state_file_suite(void)
     tcase_add_test(tcase, it_keeps_the_largest);
     tcase_add_test(tcase, it_is_text_with_the_boot_id);
     tcase_add_test(tcase, another_boot_does_not_count);
-    tcase_add_loop_test(tcase, a_torn_file_counts_as_written_just_now, 0,
-                        LB_ARRAY_LENGTH(torn_texts));
+    tcase_add_loop_test(tcase, more_than_can_be_is_cut, 0, 2);
+    tcase_add_loop_test(tcase, a_foreign_file_counts_as_written_just_now, 0,
+                        LB_ARRAY_LENGTH(foreign_texts));
+    tcase_add_test(tcase, a_text_of_any_length_counts_as_written_just_now);
+    tcase_add_test(tcase, a_record_cut_anywhere_is_torn);
+    tcase_add_test(tcase, a_record_changed_anywhere_is_torn);
+    tcase_add_test(tcase, a_torn_file_that_cannot_be_mended_stays_torn);
+    tcase_add_test(tcase, a_new_file_that_cannot_be_written_is_not_left);
+    tcase_add_test(tcase, a_failing_write_changes_nothing);
     tcase_add_test(tcase, a_link_is_refused);
     tcase_add_test(tcase, what_is_no_file_is_refused);
     tcase_add_test(tcase, another_users_file_is_refused);
