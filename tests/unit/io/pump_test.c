@@ -182,9 +182,15 @@ START_TEST(a_queue_that_cannot_grow_stops_and_goes_on)
     rig_hear(&client, "\"ok\":true");
     rig.pump.outcomes_due += 5000; // as with so many operations on their way
     fault_memory_fail(1, true);
+
+    struct event event = {.kind = EVENT_TIME};
+    bool handled = pump_submit(&rig.pump, &event);
+
     (void)rig_send(&second, "{\"id\":1,\"op\":\"ping\"}\n", 21);
     rig_turn();
     fault_memory_fail(0, false);
+    ck_assert(!handled);
+    ck_assert(pump_submit(&rig.pump, &event));
     rig_hear_end(&second);
     rig_say(&client, "{\"id\":2,\"op\":\"ping\"}");
     rig_hear(&client, "\"id\":2,\"ok\":true");
