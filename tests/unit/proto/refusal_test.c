@@ -194,6 +194,24 @@ START_TEST(unknown_and_misplaced_fields_are_named)
 }
 END_TEST
 
+START_TEST(an_unknown_name_is_cut_between_characters)
+{
+    char line[200];
+    char name[LB_FIELD_BYTES_MAX + 1] = "";
+
+    memset(name, 'n', LB_FIELD_BYTES_MAX - 2);
+    (void)snprintf(line, sizeof(line), "{\"id\":7,\"op\":\"ping\",\"%s\xC3\xA9\":1}", name);
+    refuse_bytes(line, strlen(line));
+    ck_assert_uint_eq(strlen(refusal.field), LB_FIELD_BYTES_MAX);
+    for (size_t length = LB_FIELD_BYTES_MAX - 2; length < LB_FIELD_BYTES_MAX; length++) {
+        name[length] = '\0';
+        (void)snprintf(line, sizeof(line), "{\"id\":7,\"op\":\"ping\",\"%s\xE2\x82\xAC\":1}", name);
+        assert_bad_field(line, name);
+        name[length] = 'n';
+    }
+}
+END_TEST
+
 START_TEST(required_fields_are_named)
 {
     static const char *const ops[] = {"acquire", "release", "extend", "check", "query", "break"};
@@ -322,6 +340,7 @@ Suite *refusal_suite(void)
     tcase_add_test(tcase, a_bad_id_is_answered_with_null);
     tcase_add_test(tcase, a_bad_op_keeps_the_id);
     tcase_add_test(tcase, unknown_and_misplaced_fields_are_named);
+    tcase_add_test(tcase, an_unknown_name_is_cut_between_characters);
     tcase_add_test(tcase, required_fields_are_named);
     tcase_add_test(tcase, keys_have_no_control_characters_and_a_size);
     tcase_add_test(tcase, texts_have_a_size);
