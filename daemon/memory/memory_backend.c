@@ -13,8 +13,10 @@
 #include "daemon/core/tree.h"
 #include "daemon/memory/state_file.h"
 
-// A state file that says more than ttl_max_ms, 1 % and this from now on cannot be true.
-#define CAP_SLACK_MS 1000
+// No lock lives longer than an hour, the most that the option ttl_max allows: a state file that
+// says more, with a little for the clock, cannot be true. The broker that crashed may have had a
+// larger ttl_max than this one, so this one's says nothing.
+#define RECORDED_MAX_MS (3600000 + 36000)
 
 struct entry {
     RB_ENTRY(entry) by_key;
@@ -255,7 +257,7 @@ static int state_open(struct memory_backend *backend)
     int64_t now_ms = backend->options.now_ms(backend->options.context);
     int64_t ttl_max_ms = backend->options.ttl_max_ms;
     int rc = state_file_open(&backend->state, backend->options.state_path, now_ms + ttl_max_ms,
-                             now_ms + ttl_max_ms + ttl_max_ms / 100 + CAP_SLACK_MS);
+                             now_ms + RECORDED_MAX_MS);
 
     if (rc == 0 && backend->state.recorded_ms > now_ms)
         backend->blocked_until_ms = backend->state.recorded_ms;

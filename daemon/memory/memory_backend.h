@@ -17,7 +17,7 @@ struct memory_backend;
 
 struct memory_backend_options {
     const char *state_path; // the file beside the socket; NULL: keep none (tests, simulator)
-    int64_t ttl_max_ms;     // the longest lock there is, in this process and the one before
+    int64_t ttl_max_ms;     // how long a state file that cannot be understood blocks
     int64_t (*now_ms)(void *context);  // CLOCK_BOOTTIME
     int64_t (*wall_us)(void *context); // the wall clock in microseconds: the floor of fences
     void (*post)(void *context, const struct event *event); // as in uplink_options
@@ -27,7 +27,7 @@ struct memory_backend_options {
 // Makes the table. With a state file left by a crash in this boot, *ret_blocked_until_ms is the
 // time before which nothing may be granted, else 0. A state file that cannot be understood counts
 // as one that was written this moment, for a lock of ttl_max_ms; one that says more than any lock
-// can take (ttl_max_ms, 1 % and a second from now) counts as saying that. Returns 0 or a negative
+// of any broker can take (an hour and 1 %) counts as saying that. Returns 0 or a negative
 // errno: also when the file cannot be opened for writing, is a link or another user's.
 int memory_backend_new(const struct memory_backend_options *options, int64_t *ret_blocked_until_ms,
                        struct memory_backend **ret_backend) LB_MUST_CHECK;

@@ -410,11 +410,20 @@ START_TEST(a_file_that_says_too_much_blocks_no_longer_than_a_lock_can_last)
     start_with_state();
     (void)acquire("a", 1, 1000000000);
     crash_and_start();
-    ck_assert_int_eq(blocked_until_ms, now_ms + TTL_MAX_MS + TTL_MAX_MS / 100 + 1000);
+    ck_assert_int_eq(blocked_until_ms, now_ms + 3636000);
     now_ms = blocked_until_ms - 1;
     ck_assert_int_eq(acquire("a", 1, 1000)->ends_in_ms, 1);
     now_ms++;
     ck_assert_int_eq(acquire("a", 1, 1000)->result, RESULT_OK);
+}
+END_TEST
+
+START_TEST(a_lock_longer_than_the_new_ttl_max_blocks_for_all_of_its_time)
+{
+    start_with_state();
+    (void)acquire("a", 1, 20 * TTL_MAX_MS);
+    crash_and_start();
+    ck_assert_int_eq(blocked_until_ms, now_ms + 20 * TTL_MAX_MS);
 }
 END_TEST
 
@@ -546,6 +555,7 @@ Suite *memory_backend_suite(void)
     tcase_add_test(tcase, an_expiry_is_written_before_it_is_told);
     tcase_add_test(tcase, while_blocked_the_rest_is_answered);
     tcase_add_test(tcase, a_file_that_says_too_much_blocks_no_longer_than_a_lock_can_last);
+    tcase_add_test(tcase, a_lock_longer_than_the_new_ttl_max_blocks_for_all_of_its_time);
     tcase_add_loop_test(tcase, a_file_that_is_not_understood_blocks_for_the_longest_lock, 0, 2);
     tcase_add_test(tcase, a_renewal_counts_for_a_crash_too);
     tcase_add_test(tcase, a_second_crash_does_not_put_the_end_off);
