@@ -89,7 +89,7 @@ START_TEST(test_facts)
     ck_assert_str_eq(facts.version, "7.0.15");
     ck_assert_str_eq(facts.policy, "allkeys-lru");
     ck_assert(facts.may_evict);
-    ck_assert_str_eq(handshake.run_id, "abc");
+    ck_assert_str_eq(facts.run_id, "abc");
     ck_assert_str_eq(handshake.scripts.sha[BACKEND_BREAK],
                      "0123456789abcdef0123456789abcdef01234567");
 }
