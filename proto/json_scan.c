@@ -2,6 +2,8 @@
 // wrong about what is no JSON, since that is refused a moment later.
 #include "proto/json_scan.h"
 
+#include <string.h>
+
 // The closing quote of the text that begins at `at`, or `end`.
 static const char *json_scan_text(const char *at, const char *end)
 {
@@ -18,6 +20,8 @@ bool json_scan(const char *line, size_t length, unsigned depth_max, size_t membe
     unsigned depth = 0;
     size_t members = 0;
 
+    if (memchr(line, '\0', length))
+        return false;
     for (const char *at = line; at < end; at++) {
         switch (*at) {
         case '"':

@@ -8,8 +8,9 @@
 
 #include "proto/macros.h"
 
-// True when the line has at most `depth_max` objects and arrays inside each other and at most
-// `members_max` members of objects in all. Whether it is JSON at all is not checked.
+// True when the line has no NUL (jansson passes over one that follows a number), at most
+// `depth_max` objects and arrays inside each other and at most `members_max` members of objects in
+// all. Whether it is JSON at all is not checked.
 bool json_scan(const char *line, size_t length, unsigned depth_max,
                size_t members_max) LB_MUST_CHECK;
 

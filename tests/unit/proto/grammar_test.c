@@ -163,6 +163,9 @@ START_TEST(bad_json_is_refused)
     assert_value_is("\"a\0b\"", 5, false);
     assert_value_is("\"\\\0\"", 4, false);
     assert_value_is("\0", 1, false);
+    assert_value_is("1\0", 2, false);
+    assert_value_is("true\0", 5, false);
+    assert_value_is("1.5\0", 4, false);
 }
 END_TEST
 
