@@ -23,6 +23,9 @@
 // Descriptors for everything but clients: standard streams, epoll, timers, Redis, log, spares.
 #define DESCRIPTORS_RESERVED 64
 
+// Turns of the loop in which closed handles are gone: one for each layer of them, and to spare.
+#define CLOSING_TURNS 4
+
 static const int signal_numbers[] = {SIGTERM, SIGINT, SIGHUP};
 
 struct app {
@@ -191,6 +194,7 @@ static void app_stop(struct app *app)
     app->stopping = true;
     log_message(LOG_LEVEL_NOTICE, "stop", "the broker ends");
     app_close_handles(app);
+    uv_stop(&app->loop);
 }
 
 static void on_drain_timeout(uv_timer_t *timer)
@@ -410,6 +414,23 @@ static void app_begin(struct app *app)
     notify_ready(&app->notifier);
 }
 
+// Lets the loop close what it can. A name that is still being resolved holds a thread, which cannot
+// be ended and which libuv would wait for at exit: then the process ends without it.
+static void app_end(struct app *app)
+{
+    for (int i = 0; i < CLOSING_TURNS; i++)
+        (void)uv_run(&app->loop, UV_RUN_NOWAIT);
+
+    bool is_resolving = uv_loop_close(&app->loop) == UV_EBUSY;
+
+    broker_free(app->broker);
+    memory_backend_free(app->memory);
+    pump_deinit(&app->pump);
+    listener_close(&app->listener);
+    if (is_resolving)
+        _exit(0);
+}
+
 static int start_failed(const char *what, int error)
 {
     log_message(LOG_LEVEL_ERROR, "start_failed", "%s: %s", what, strerror(-error));
@@ -447,10 +468,6 @@ int app_run(const struct launch *launch, const struct config *config)
     }
     app_begin(&app);
     (void)uv_run(&app.loop, UV_RUN_DEFAULT);
-    (void)uv_loop_close(&app.loop);
-    broker_free(app.broker);
-    memory_backend_free(app.memory);
-    pump_deinit(&app.pump);
-    listener_close(&app.listener);
+    app_end(&app);
     return 0;
 }
