@@ -328,10 +328,6 @@ static void conn_request(struct conn *conn, const char *text, size_t length)
 
 static void conn_line_overdue(struct conn *conn)
 {
-    if (conn_is_busy(conn)) {
-        conn_wait_begin(conn, CONN_WAIT_LINE);
-        return;
-    }
     framing_drop_partial(&conn->framing);
     conn_refuse(conn, ERROR_MALFORMED, "the line was not ended in time and is dropped");
 }
