@@ -458,6 +458,7 @@ def test_silent_connections_are_closed_and_busy_ones_are_not(lab, key):
     assert silent.eof_ms - started_ms >= 2000
     half.expect_eof()
     assert_error(busy.reply(None), "malformed")
+    busy.send_raw(b'ng"}\n')
     assert busy.ok("check", key=key)["held"] is True
     polite.ok("ping")
 
