@@ -39,8 +39,8 @@ struct incoming {
 // *ret_incoming, to be given back with incoming_clear(); INCOMING_E_GARBAGE; or -ENOMEM.
 //
 // -ENOMEM is only sure when memory is short before the line is parsed. jansson (2.14 and before)
-// does not check the growth of its lexer's buffer: if malloc() fails there after all, for what other
-// threads took meanwhile, the line may be garbage, or a text in it wrong.
+// does not check the growth of its lexer's buffer: if malloc() fails there after all, for what
+// other threads took meanwhile, the line may be garbage, or a text in it wrong.
 int reply_parse(const char *line, size_t length, struct incoming *ret_incoming) LB_MUST_CHECK;
 
 // Gives the memory back. A cleared or zeroed struct is fine.
