@@ -137,7 +137,7 @@ static void refuse_unavailable(struct broker *broker, struct claim *claim, const
     reply->reason = reason;
     reply->waited_ms = broker->now_ms - claim->arrived_ms;
     if (claim->lock->maybe_set || claim->lock->state == LOCK_ACQUIRING)
-        reply->may_block_ms = claim->lock->main_op_ttl_ms; // the key may have been set
+        reply->may_block_ms = claim->lock->ttl_longest_ms; // the key may have been set
     acquire_withdraw(broker, claim);
 }
 
@@ -160,9 +160,9 @@ static void refuse_quarantine(struct broker *broker, struct claim *claim)
         ends_in_ms > 0 ? ends_in_ms : 0;
 }
 
-static void refuse_by_verdict(struct broker *broker, struct claim *claim)
+static void refuse_by_verdict(struct broker *broker, struct claim *claim, enum verdict_kind verdict)
 {
-    switch (claim->lock->verdict) {
+    switch (verdict) {
     case VERDICT_CONFLICT:
         (void)call_refuse(broker, &claim->call, ERROR_CONFLICT);
         acquire_withdraw(broker, claim);
@@ -187,12 +187,13 @@ static void refuse_by_verdict(struct broker *broker, struct claim *claim)
 
 void acquire_time_over(struct broker *broker, struct claim *claim)
 {
-    enum verdict_kind verdict = claim->lock->verdict;
+    const struct lock *lock = claim->lock;
+    enum verdict_kind verdict = lock->verdict == VERDICT_NONE ? lock->last_verdict : lock->verdict;
 
     if (!broker->up || claim->is_try || verdict == VERDICT_DOWN) {
         refuse_unavailable(broker, claim, "down");
     } else if (verdict == VERDICT_REFUSED || verdict == VERDICT_QUARANTINE) {
-        refuse_by_verdict(broker, claim);
+        refuse_by_verdict(broker, claim, verdict);
     } else {
         broker->stats.timeouts++;
         refuse_held(broker, claim, ERROR_TIMEOUT);
@@ -225,7 +226,7 @@ bool acquire_answer_next(struct broker *broker, struct lock *lock)
     } else if (try && !broker->up && try->id <= broker->down_up_to) {
         refuse_unavailable(broker, try, "down");
     } else if (judged) {
-        refuse_by_verdict(broker, judged);
+        refuse_by_verdict(broker, judged, lock->verdict);
     } else {
         return false;
     }
@@ -247,6 +248,11 @@ static void acquire_send(struct broker *broker, struct lock *lock)
     op->ttl_ms = first->ttl_ms;
     op->timeout_ms = lease_command_timeout(first->ttl_ms);
     lock->main_op_ttl_ms = first->ttl_ms;
+    if (!lock->maybe_set)
+        lock->ttl_longest_ms = 0;
+    if (first->ttl_ms > lock->ttl_longest_ms)
+        lock->ttl_longest_ms = first->ttl_ms;
+    lock->last_verdict = lock->verdict;
     lock->verdict = VERDICT_NONE;
     lock->asked_up_to = broker->next_id - 1;
 }
@@ -301,11 +307,19 @@ static void lock_block(struct broker *broker, struct lock *lock, enum verdict_ki
     broker_mark_dirty(broker, lock);
 }
 
+static void lock_forget_rival(struct broker *broker, struct lock *lock)
+{
+    if (lock->rival)
+        graveyard_bury(&broker->graves, &lock->rival->grave);
+    lock->rival = NULL;
+}
+
 static void acquire_got(struct broker *broker, struct lock *lock,
                         const struct backend_outcome *outcome)
 {
     struct claim *first = lock_first_contender(lock);
 
+    lock_forget_rival(broker, lock);
     lock->maybe_set = true;
     if (outcome->fence > broker->fence_floor)
         broker->fence_floor = outcome->fence;

@@ -94,6 +94,7 @@ struct broker {
     struct alarm_queue claim_alarms;
     struct alarm_queue lock_alarms;
     struct alarm_queue renewals;
+    struct alarm_queue early_renewals; // the same locks, by when they may go at the earliest
     struct lock_list dirty;
     struct session_list closing;
     struct extension_list finished;

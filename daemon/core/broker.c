@@ -48,6 +48,7 @@ int broker_new(const struct broker_config *config, uint64_t seed, struct broker 
     alarm_queue_init(&broker->claim_alarms);
     alarm_queue_init(&broker->lock_alarms);
     alarm_queue_init(&broker->renewals);
+    alarm_queue_init(&broker->early_renewals);
     *ret_broker = broker;
     return 0;
 }
@@ -57,6 +58,7 @@ static void lock_free(struct broker *broker, struct lock *lock)
     if (lock->main_op.op_id)
         flight_tree_remove(&broker->flights, &lock->main_op);
     alarm_cancel(&lock->alarm);
+    alarm_cancel(&lock->early_alarm);
     lock_tree_remove(&broker->locks, lock);
     broker->locks_count--;
     if (lock->rival)
@@ -162,20 +164,17 @@ static bool sweep_alarm(struct broker *broker)
 // Once one renewal is due, all that would be due within their slack go with it.
 static bool sweep_renewal(struct broker *broker)
 {
-    struct alarm *alarm = alarm_queue_first(&broker->renewals);
+    struct alarm *due = alarm_queue_first(&broker->renewals);
+    struct alarm *early = alarm_queue_first(&broker->early_renewals);
 
-    if (!alarm || !broker->up) {
+    if (due && due->due_ms <= broker->now_ms)
+        broker->batching = true;
+    if (!broker->up || !early || early->due_ms > broker->now_ms)
         broker->batching = false;
+    if (!broker->batching)
         return false;
-    }
-
-    struct lock *lock = LB_CONTAINER_OF(alarm, struct lock, alarm);
-    int64_t slack_ms = broker->batching ? lease_renew_slack(lock->lease.ttl_ms) : 0;
-
-    broker->batching = alarm->due_ms - slack_ms <= broker->now_ms;
-    if (broker->batching)
-        hold_renew(broker, lock);
-    return broker->batching;
+    hold_renew(broker, LB_CONTAINER_OF(early, struct lock, early_alarm));
+    return true;
 }
 
 static bool sweep_closing(struct broker *broker)
@@ -279,9 +278,15 @@ static void session_request(struct broker *broker, struct session *session,
 static void session_bad_request(struct broker *broker, struct session *session,
                                 const struct reply *refusal)
 {
+    struct reply *reply = broker_reply(broker, session, &refusal->id, refusal->op);
+
     broker->stats.bad_requests++;
     session->spoke = true;
-    *broker_reply(broker, session, &refusal->id, refusal->op) = *refusal;
+    *reply = *refusal;
+
+    // By that id its client still awaits the answer to another request.
+    if (session_find_call(session, &refusal->id))
+        reply->id = (struct request_id){.kind = REQUEST_ID_NONE};
 }
 
 // True when this is not the run of the backend that was seen before.
@@ -430,7 +435,7 @@ bool broker_step(struct broker *broker, const struct event *event, struct effect
 static bool has_work_left(const struct broker *broker)
 {
     return !TAILQ_EMPTY(&broker->dirty) || !TAILQ_EMPTY(&broker->closing) ||
-           !TAILQ_EMPTY(&broker->finished);
+           !TAILQ_EMPTY(&broker->finished) || broker->batching;
 }
 
 int64_t broker_next_deadline(const struct broker *broker)

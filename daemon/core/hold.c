@@ -22,8 +22,19 @@ static bool wants_renewal(const struct lock *lock)
     return lock->grant->renew && lock->lease.deadline_ms < lock->grant->cap_ms;
 }
 
-// Sets the alarms of a held lock after its lease or its grant changed.
-static void hold_arm(struct broker *broker, struct lock *lock)
+static void renewal_set(struct broker *broker, struct lock *lock, int64_t due_ms, int64_t slack_ms)
+{
+    alarm_set(&lock->alarm, &broker->renewals, due_ms);
+    alarm_set(&lock->early_alarm, &broker->early_renewals, due_ms - slack_ms);
+}
+
+static void renewal_cancel(struct lock *lock)
+{
+    alarm_cancel(&lock->alarm);
+    alarm_cancel(&lock->early_alarm);
+}
+
+static void hold_arm_claim(struct broker *broker, struct lock *lock)
 {
     struct claim *claim = lock->grant;
     int64_t due_ms = claim_lost_at(claim);
@@ -31,13 +42,19 @@ static void hold_arm(struct broker *broker, struct lock *lock)
     if (wants_renewal(lock) && !claim->suspect)
         due_ms = least(due_ms, lease_suspect_at(&lock->lease));
     alarm_set(&claim->alarm, &broker->claim_alarms, due_ms);
+}
 
+// Sets the alarms of a held lock after its lease changed.
+static void hold_arm(struct broker *broker, struct lock *lock)
+{
+    hold_arm_claim(broker, lock);
     if (lock->main_op.op_id)
         return;
     if (wants_renewal(lock))
-        alarm_set(&lock->alarm, &broker->renewals, lease_renew_at(&lock->lease));
+        renewal_set(broker, lock, lease_renew_at(&lock->lease),
+                    lease_renew_slack(lock->lease.ttl_ms));
     else
-        alarm_cancel(&lock->alarm);
+        renewal_cancel(lock);
 }
 
 static void fill_grant(struct broker *broker, struct reply *reply, const struct claim *claim)
@@ -70,7 +87,8 @@ bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
     int64_t cap_ms =
         claim->max_hold_ms == LB_NONE ? INT64_MAX : broker->now_ms + claim->max_hold_ms;
 
-    if (least(deadline_ms, cap_ms) - broker->now_ms < claim_margin(claim))
+    // At the very margin it would be lost in the moment in which it is told.
+    if (least(deadline_ms, cap_ms) - broker->now_ms <= claim_margin(claim))
         return false;
 
     lock_remove_contender(lock, claim);
@@ -230,7 +248,7 @@ void hold_alarm(struct broker *broker, struct claim *claim)
     broker->stats.suspect++;
     broker_notify(broker, claim, NOTICE_SUSPECT, reason);
     broker_fact(broker, FACT_WARNING, "suspect", claim)->reason = reason;
-    hold_arm(broker, claim->lock);
+    hold_arm_claim(broker, claim->lock); // a renewal keeps the time that was set for it
 }
 
 void hold_doubt(struct broker *broker, struct lock *lock)
@@ -240,7 +258,7 @@ void hold_doubt(struct broker *broker, struct lock *lock)
         alarm_set(&lock->grant->alarm, &broker->claim_alarms, broker->now_ms);
     }
     if (lock->grant->renew && !lock->main_op.op_id)
-        alarm_set(&lock->alarm, &broker->renewals, broker->now_ms);
+        renewal_set(broker, lock, broker->now_ms, 0);
 }
 
 void hold_renew(struct broker *broker, struct lock *lock)
@@ -258,7 +276,9 @@ void hold_renew(struct broker *broker, struct lock *lock)
     op->serial = lock->serial;
     op->ttl_ms = lock->main_op_ttl_ms;
     op->timeout_ms = lease_command_timeout(least(lock->ttl_ms, lock->main_op_ttl_ms));
-    alarm_cancel(&lock->alarm);
+    if (op->ttl_ms > lock->ttl_longest_ms)
+        lock->ttl_longest_ms = op->ttl_ms;
+    renewal_cancel(lock);
 }
 
 static void extend_answer(struct broker *broker, struct lock *lock, struct extension *extension)
@@ -277,10 +297,12 @@ static void extend_apply(struct claim *claim, const struct extension *extension)
     claim->ttl_ms = extension->ttl_ms;
     if (extension->max_hold_ms == LB_NONE)
         return;
-    claim->max_hold_ms = extension->max_hold_ms;
     claim->cap_ms = extension->arrived_ms + extension->max_hold_ms;
     if (claim->cap_ms < claim->deadline_ms)
         claim->cap_ms = claim->deadline_ms;
+
+    // Of the time that it does get: else the margin would shrink with a hold that stays long.
+    claim->max_hold_ms = claim->cap_ms - extension->arrived_ms;
 }
 
 static void hold_renewed(struct broker *broker, struct lock *lock, int64_t sent_ms,
@@ -318,8 +340,7 @@ static void renewal_failed(struct broker *broker, struct lock *lock, bool refuse
     if (extension)
         extension_finish(broker, extension, ERROR_UNAVAILABLE, refused ? "refused" : "down");
     if (wants_renewal(lock))
-        alarm_set(&lock->alarm, &broker->renewals,
-                  broker->now_ms + lease_retry_pause(lock->lease.ttl_ms));
+        renewal_set(broker, lock, broker->now_ms + lease_retry_pause(lock->lease.ttl_ms), 0);
 }
 
 void hold_outcome(struct broker *broker, struct lock *lock, const struct backend_outcome *outcome)

@@ -81,7 +81,7 @@ void lock_describe_holder(const struct broker *broker, const struct lock *lock,
 {
     if (lock->state == LOCK_HELD || lock->state == LOCK_KEPT || lock->state == LOCK_RELEASING)
         describe_local(broker, lock, ret_holder);
-    else if (lock->state == LOCK_BLOCKED && lock->rival)
+    else if ((lock->state == LOCK_BLOCKED || lock->state == LOCK_ACQUIRING) && lock->rival)
         describe_rival(broker, lock->rival, ret_holder);
     else
         ret_holder->kind = HOLDER_NONE;

@@ -53,6 +53,7 @@ void lock_move(struct lock *lock, enum lock_state state)
     lock->state = state;
     lock->paused = false;
     alarm_cancel(&lock->alarm);
+    alarm_cancel(&lock->early_alarm);
 }
 
 static bool grant_fits(const struct lock *lock, enum claim_state state, bool may_be_absent)

@@ -68,13 +68,15 @@ struct lock {
     bool gone;       // kept, but the key is known not to be ours any more
     bool delete_when_over; // kept, to be deleted at kept_until_ms and not left to expire
     struct lease lease;
-    int64_t ttl_ms; // what the next renewal asks for
+    int64_t ttl_ms;         // what the next renewal asks for
+    int64_t ttl_longest_ms; // the longest that was sent with the token
     int64_t kept_until_ms;
     struct flight main_op; // acquire or renew: at most one in flight
     struct flight release_op;
     int64_t main_op_ttl_ms;      // what the one in flight asked for
     struct extension *extending; // the extension that the renewal in flight serves
     struct alarm alarm;          // blocked, releasing: try again; held: renew; kept: over
+    struct alarm early_alarm;    // held: from then on the renewal may go with others
     bool paused;                 // blocked, releasing: until the alarm
 
     // Contenders, first come first served; tries are apart so that none is looked for in a long
@@ -83,7 +85,8 @@ struct lock {
     struct claim_list tries;
     int64_t waiters_count;
     struct claim *grant; // held: granted; kept: lost, or NULL; releasing: the releaser, or NULL
-    enum verdict_kind verdict;
+    enum verdict_kind verdict;      // NONE while a question is on its way
+    enum verdict_kind last_verdict; // of the question before
     const char *verdict_message;
     int64_t verdict_ms; // may_block_ms, or the end of a quarantine
     uint64_t asked_up_to;

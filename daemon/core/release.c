@@ -26,6 +26,8 @@ static void release_end(struct broker *broker, struct lock *lock)
     lock->delete_when_over = false;
     lock->grant = NULL;
     lock->verdict = VERDICT_NONE;
+    lock->last_verdict = VERDICT_NONE;
+    lock->ttl_longest_ms = 0;
     broker_mark_dirty(broker, lock);
 }
 
@@ -37,10 +39,10 @@ static void claim_bury(struct broker *broker, struct claim *claim)
 }
 
 // The longest that the key can still be there: its lease may have been pushed out by a renewal
-// whose answer is still to come.
+// whose answer is still to come, and a shorter ttl never takes back a longer one.
 static int64_t frees_within_ms(const struct lock *lock)
 {
-    return lock->ttl_ms + lock->ttl_ms / 100 + 2;
+    return lock->ttl_longest_ms + lock->ttl_longest_ms / 100 + 2;
 }
 
 // Answers the releaser, if there is one, and lets go of its claim.

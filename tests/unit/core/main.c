@@ -1,0 +1,16 @@
+// Runs the unit tests of daemon/core.
+#include <check.h>
+#include <stdlib.h>
+
+#include "tests/unit/core/suites.h"
+
+int main(void)
+{
+    SRunner *runner = srunner_create(trace_suite());
+    int failed;
+
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
