@@ -1,6 +1,7 @@
 #!/bin/sh
 # One command from a fresh Debian 12 to a lock that is held, waited for, and freed by a kill -9.
 set -eu
+export PATH
 
 usage() {
     cat <<'EOF'
@@ -11,28 +12,31 @@ Usage: ./quickstart.sh                   build, start a private Redis and broker
        ./quickstart.sh --help            print this
 
 Packages are installed with apt-get, as root or with sudo, and only those that are missing.
-Everything that this script starts ends with it.
+Everything that this script starts ends with it. `run` passes CMD's exit code through, and takes the
+options of `lockbroker run` between KEY and --.
 EOF
 }
 
 # These two lists are the only ones: test.sh asks for them through --test-deps.
 PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libhiredis-dev libjansson-dev
 libinih-dev libbsd-dev libsystemd-dev scdoc redis-server"
-TEST_PACKAGES="check libsubunit-dev clang clang-format libclang-rt-14-dev python3 python3-pytest
-python3-redis shellcheck mandoc universal-ctags binutils procps iproute2 git"
+TEST_PACKAGES="make check libsubunit-dev clang clang-format libclang-rt-14-dev python3
+python3-pytest python3-redis shellcheck mandoc"
 
 say() {
     printf '\n== %s\n' "$*"
 }
 
+fail() {
+    echo "quickstart: $*" >&2
+    exit 1
+}
+
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
     else
-        echo "quickstart: installing packages needs root: run this as root, or install: $missing" >&2
-        exit 1
+        sudo "$@"
     fi
 }
 
@@ -42,32 +46,43 @@ is_installed() {
 
 # Debian starts a server when its package is installed. Nobody asked for a Redis on the usual port
 # here, so for the time of the installation services are told not to start.
-install_without_starting() {
+hold_services_back() {
     policy=/usr/sbin/policy-rc.d
-    made_policy=no
-    if [ ! -e "$policy" ]; then
-        made_policy=yes
-        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-        as_root chmod 755 "$policy"
-    fi
-    status=0
-    # shellcheck disable=SC2086 # a list of words
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $1 \
-        </dev/null || status=$?
-    [ "$made_policy" = no ] || as_root rm -f "$policy"
-    return "$status"
+    [ ! -e "$policy" ] || return 0
+    trap 'as_root rm -f "$policy"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
 }
 
-install_packages() {
+apt_get() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+# Takes the packages as words. In a subshell: its traps end with it.
+install_packages() (
     missing=""
-    for package in $1; do
+    for package in "$@"; do
         is_installed "$package" || missing="$missing $package"
     done
-    [ -n "$missing" ] || return 0
+    [ -n "$missing" ] || exit 0
+    command -v apt-get >/dev/null || fail "there is no apt-get here; what it would install:$missing"
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
+        fail "installing packages needs root: run this as root, or install:$missing"
     say "installing:$missing"
-    as_root apt-get update </dev/null
-    install_without_starting "$missing"
-}
+    hold_services_back
+    log=$(mktemp)
+    # A list of packages that cannot be refreshed may still be good enough.
+    apt_get update >"$log" 2>&1 || cat "$log"
+    # shellcheck disable=SC2086 # a list of words
+    if ! apt_get install -y --no-install-recommends $missing >"$log" 2>&1; then
+        cat "$log"
+        rm -f "$log"
+        fail "the packages could not be installed"
+    fi
+    rm -f "$log"
+)
 
 build() {
     say "building (build/bin)"
@@ -76,13 +91,13 @@ build() {
     cmake --build --preset release -- --quiet
 }
 
+# Ends what was started, the newest first: clients, the broker, Redis.
 stop_all() {
     status=$?
     trap - EXIT
+    trap '' INT TERM HUP
     for pid in $started; do
         kill "$pid" 2>/dev/null || true
-    done
-    for pid in $started; do
         wait "$pid" 2>/dev/null || true
     done
     rm -rf "$dir"
@@ -93,13 +108,39 @@ wait_for() {
     tries=0
     until "$@" >/dev/null 2>&1; do
         tries=$((tries + 1))
-        if [ "$tries" -gt 200 ]; then
-            echo "quickstart: gave up waiting for: $*" >&2
+        if [ "$tries" -gt 600 ]; then
             cat "$dir"/*.log >&2
-            exit 1
+            fail "gave up waiting for: $*"
         fi
         sleep 0.05
     done
+}
+
+# Servers get a session of their own: Ctrl-C is for the commands under a lock, not for what the lock
+# depends on.
+start_server() {
+    setsid "$@" </dev/null >"$dir/$1.log" 2>&1 &
+    started="$! $started"
+}
+
+start_all() {
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/lockbroker.XXXXXX")
+    started=""
+    trap stop_all EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    start_server redis-server --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir"
+    wait_for redis-cli -s "$dir/redis.sock" ping
+    LOCKBROKER_SOCKET=$dir/broker.sock
+    export LOCKBROKER_SOCKET
+    start_server lockbrokerd --socket "$LOCKBROKER_SOCKET" --backend "redis+unix://$dir/redis.sock"
+    wait_for lockbroker ping
+}
+
+start_client() {
+    "$@" &
+    client=$!
+    started="$client $started"
 }
 
 is_held() {
@@ -110,86 +151,68 @@ is_waited_for() {
     lockbroker query "$1" --json | grep -q '"waiters":1'
 }
 
-start_all() {
-    dir=$(mktemp -d)
-    started=""
-    trap stop_all EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM HUP
-    redis-server --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" \
-        >"$dir/redis.log" 2>&1 &
-    started="$started $!"
-    wait_for redis-cli -s "$dir/redis.sock" ping
-    LOCKBROKER_SOCKET=$dir/broker.sock
-    export LOCKBROKER_SOCKET
-    lockbrokerd --socket "$LOCKBROKER_SOCKET" --backend "redis+unix://$dir/redis.sock" \
-        >"$dir/broker.log" 2>&1 &
-    started="$started $!"
-    wait_for lockbroker ping
-}
-
-# stop_all waits for the broker, which waits for its clients: they are stopped first.
-start_holder() {
-    "$@" &
-    holder=$!
-    started="$holder $started"
-}
-
 show() {
     say "a command under a lock; it finds the fence in its environment"
     # shellcheck disable=SC2016 # for the inner shell
     lockbroker run nightly-backup -- sh -c 'echo "   I hold $LOCKBROKER_KEY, fence $LOCKBROKER_FENCE"'
 
     say "a second one waits, and is handed the lock"
-    start_holder lockbroker run nightly-backup --note "the first" -- \
-        sh -c 'echo "   first: begins"; until [ -e '"$dir"'/go ]; do sleep 0.05; done; echo "   first: ends"'
+    # shellcheck disable=SC2016 # for the inner shell
+    start_client lockbroker run nightly-backup --note "the first" -- sh -c \
+        'echo "   first: begins"; until [ -e "$0" ]; do sleep 0.05; done; echo "   first: ends"' \
+        "$dir/go"
     wait_for is_held nightly-backup
-    lockbroker list
-    lockbroker run nightly-backup --note "the second" -- echo "   second: has it now" &
-    second=$!
-    started="$second $started"
+    start_client lockbroker run nightly-backup --note "the second" -- echo "   second: has it now"
     wait_for is_waited_for nightly-backup
+    lockbroker list
     : >"$dir/go"
-    wait "$second"
+    wait "$client"
 
-    say "a holder is killed with -9: its lock frees at once, not when a lease runs out"
-    start_holder lockbroker run nightly-backup --close -- sleep 600
+    say "a holder is killed with -9: its lock frees at once, not when its lease of 30 s runs out"
+    start_client lockbroker run nightly-backup --note "to be killed" -- sleep 600
+    holder=$client
     wait_for is_held nightly-backup
+    lockbroker query nightly-backup
+    start_client lockbroker run nightly-backup --wait 10s -- date +%s%3N >"$dir/granted"
+    wait_for is_waited_for nightly-backup
+    killed=$(date +%s%3N)
     kill -9 "$holder"
-    lockbroker run nightly-backup --wait 10s -- echo "   the next one has it"
+    wait "$client"
+    echo "   the next one had it $(($(cat "$dir/granted") - killed)) ms after the kill"
 
     say "done; the same for your own command: ./quickstart.sh run KEY -- CMD"
 }
 
+# Ctrl-C is the command's: what it makes of it is the exit code.
+run() {
+    trap ':' INT
+    code=0
+    lockbroker run "$@" || code=$?
+    exit "$code"
+}
+
 main() {
-    command=show
-    case "${1-}" in
-    "") ;;
-    run)
-        command=run
-        [ $# -ge 3 ] || { usage >&2; exit 64; }
-        ;;
-    --deps | --test-deps)
-        [ $# = 1 ] || { usage >&2; exit 64; }
-        command=$1
-        ;;
-    --help | -h) usage; exit 0 ;;
+    command=${1-}
+    [ $# = 0 ] || shift
+    case "$command $#" in
+    " 0" | "--deps 0" | "--test-deps 0") ;;
+    "--help 0" | "-h 0") usage; exit 0 ;;
+    "run 0" | "run 1") usage >&2; exit 64 ;;
+    "run "*) ;;
     *) usage >&2; exit 64 ;;
     esac
 
-    here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+    # shellcheck disable=SC2086 # lists of words
     case $command in
-    --deps) install_packages "$PACKAGES"; exit 0 ;;
-    --test-deps) install_packages "$PACKAGES $TEST_PACKAGES"; exit 0 ;;
+    --deps) install_packages $PACKAGES; exit 0 ;;
+    --test-deps) install_packages $PACKAGES $TEST_PACKAGES; exit 0 ;;
+    *) install_packages $PACKAGES >&2 ;;
     esac
-    (cd "$here" && install_packages "$PACKAGES" && build) >&2
+    here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+    (cd -- "$here" && build) >&2
     PATH=$here/build/bin:$PATH
     start_all
-    if [ "$command" = show ]; then
-        show
-    else
-        lockbroker "$@"
-    fi
+    "${command:-show}" "$@"
 }
 
 main "$@"

@@ -7,7 +7,7 @@ usage() {
     cat <<'EOF'
 Usage: ./test.sh [--fast] [-k REGEX]
   --fast     the debug build (AddressSanitizer, UndefinedBehaviorSanitizer) only
-  -k REGEX   only the tests whose name matches
+  -k REGEX   only the suites whose name matches, in the debug and the release build
 Installs what is missing, builds, runs every suite, and prints each one's own closing line.
 EOF
 }
@@ -29,8 +29,8 @@ while [ $# -gt 0 ]; do
 done
 
 exec </dev/null
-export CTEST_OUTPUT_ON_FAILURE=1
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
+jobs=$(nproc)
 passed=0
 failed=0
 started=$(date +%s)
@@ -80,15 +80,14 @@ run_suites() {
     local preset=$1 dir=$2
     shift 2
     say "suites: preset $preset"
-    local log
+    local log total bad
     log=$(mktemp)
-    ctest --preset "$preset" -j "$(nproc)" "${filter[@]}" "$@" | tee "$log"
+    ctest --preset "$preset" -j "$jobs" "$@" | tee "$log"
     closing_lines "$dir"
-    local total bad
     total=$(sed -n 's/.*tests failed out of \([0-9]*\).*/\1/p' "$log")
     bad=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed.*/\1/p' "$log")
     rm -f "$log"
-    if [ -z "$total" ] || [ "$total" = 0 ]; then
+    if [ "${total:-0}" = 0 ]; then
         result 1 "no suite ran with preset $preset"
         return
     fi
@@ -96,16 +95,26 @@ run_suites() {
     failed=$((failed + bad))
 }
 
+# As somebody builds it who knows nothing of presets.
 plain_build() {
-    local dir
-    dir=$(mktemp -d)
+    local dir=$TMPDIR/plain
     cmake -S . -B "$dir" -DCMAKE_BUILD_TYPE=Release >/dev/null &&
-        cmake --build "$dir" -j "$(nproc)" >"$dir/build.log" 2>&1 &&
+        cmake --build "$dir" -j "$jobs" >"$dir/build.log" 2>&1 &&
         [ -x "$dir/bin/lockbrokerd" ] && [ -x "$dir/bin/lockbroker" ] &&
         [ -e "$dir/lib/liblockbroker.so" ] &&
-        ctest --test-dir "$dir" -R '^unit' -j "$(nproc)"
+        ctest --test-dir "$dir" -R '^unit' -j "$jobs" --output-on-failure
     local status=$?
     [ $status = 0 ] || tail -n 40 "$dir/build.log"
+    rm -rf "$dir"
+    return $status
+}
+
+# The fuzz preset is clang's debug build; warnings differ with optimisation.
+clang_build() {
+    local dir=$TMPDIR/clang
+    cmake -S . -B "$dir" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang \
+        -DLB_WERROR=ON >/dev/null && cmake --build "$dir" -- --quiet
+    local status=$?
     rm -rf "$dir"
     return $status
 }
@@ -123,21 +132,41 @@ fuzz_a_little() {
     return $status
 }
 
+# Everything that tests start has a path in TMPDIR among its arguments.
+nothing_is_left() {
+    local process status=0
+    for process in /proc/[0-9]*; do
+        if tr '\0' ' ' 2>/dev/null <"$process/cmdline" | grep -qF "$TMPDIR/"; then
+            echo "left running: ${process#/proc/} $(tr '\0' ' ' <"$process/cmdline")"
+            kill -9 "${process#/proc/}"
+            status=1
+        fi
+    done
+    return $status
+}
+
 ./quickstart.sh --test-deps || exit 1
 
+# Paths of Unix sockets are short, so this one is too, whatever TMPDIR was.
+TMPDIR=$(mktemp -d /tmp/lbt.XXXXXX)
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+
 if build debug; then
-    run_suites debug build-debug
+    run_suites debug build-debug "${filter[@]}"
 fi
-if [ "$fast" = no ]; then
-    if build release; then
-        run_suites release build
-    fi
-    step "plain build, gcc, and its unit tests" plain_build
+if [ "$fast" = no ] && build release; then
+    run_suites release build "${filter[@]}"
+fi
+if [ "$fast" = no ] && [ ${#filter[@]} = 0 ]; then
     if build fuzz; then
+        run_suites fuzz build-fuzz -R '^(unit|fuzz)'
         step "fuzzing" fuzz_a_little
     fi
-    step "shell scripts" shellcheck quickstart.sh test.sh .ci/run
+    step "clang, release, warnings are errors" clang_build
+    step "plain build and its unit tests" plain_build
 fi
+step "nothing is left running" nothing_is_left
 
 say "all"
 echo "$passed passed, $failed failed"
