@@ -17,6 +17,11 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t greatest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static bool wants_renewal(const struct lock *lock)
 {
     return lock->grant->renew && lock->lease.deadline_ms < lock->grant->cap_ms;
@@ -39,8 +44,9 @@ static void hold_arm_claim(struct broker *broker, struct lock *lock)
     struct claim *claim = lock->grant;
     int64_t due_ms = claim_lost_at(claim);
 
+    // Never in the step that grants: the grant may yet be taken back, untold.
     if (wants_renewal(lock) && !claim->suspect)
-        due_ms = least(due_ms, lease_suspect_at(&lock->lease));
+        due_ms = least(due_ms, greatest(lease_suspect_at(&lock->lease), broker->now_ms + 1));
     alarm_set(&claim->alarm, &broker->claim_alarms, due_ms);
 }
 

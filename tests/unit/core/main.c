@@ -9,6 +9,7 @@ int main(void)
     SRunner *runner = srunner_create(trace_suite());
     int failed;
 
+    srunner_add_suite(runner, walk_suite());
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

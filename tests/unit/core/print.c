@@ -128,7 +128,7 @@ static void print_success(struct world *world, const struct reply *reply)
 
 static void print_reply(struct world *world, const struct effect *effect)
 {
-    (void)fprintf(world->out, "%c< ", world_letter(effect->session));
+    (void)fprintf(world->out, "%s< ", world_session_name(effect->session));
     print_id(world, &effect->reply.id);
     if (effect->reply.error != ERROR_NONE)
         print_error(world, &effect->reply);
@@ -140,7 +140,8 @@ static void print_notice(struct world *world, const struct effect *effect)
 {
     const struct notice *notice = &effect->notice;
 
-    (void)fprintf(world->out, "%c< %s", world_letter(effect->session), notice_name(notice->kind));
+    (void)fprintf(world->out, "%s< %s", world_session_name(effect->session),
+                  notice_name(notice->kind));
     print_word(world, "key", notice->key);
     print_word(world, "owner", notice->owner);
     print_number(world, "fence", notice->fence);
@@ -173,7 +174,7 @@ static void print_fact(struct world *world, const struct effect *effect)
 
     (void)fprintf(world->out, "log< %s %s", levels[fact->level], fact->event);
     if (effect->session)
-        (void)fprintf(world->out, " of %c", world_letter(effect->session));
+        (void)fprintf(world->out, " of %s", world_session_name(effect->session));
     print_word(world, "key", fact->key);
     print_word(world, "owner", fact->owner);
     print_number(world, "fence", fact->fence);
@@ -211,7 +212,8 @@ void world_print(struct world *world, const struct effect *effect)
         break;
     case EFFECT_CLOSE:
     default:
-        (void)fprintf(world->out, "%c< (closed by the broker)", world_letter(effect->session));
+        (void)fprintf(world->out, "%s< (closed by the broker)",
+                      world_session_name(effect->session));
         break;
     }
     (void)fprintf(world->out, "\n");

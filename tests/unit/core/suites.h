@@ -4,5 +4,6 @@
 #include <check.h>
 
 Suite *trace_suite(void);
+Suite *walk_suite(void);
 
 #endif

@@ -38,6 +38,7 @@ void world_deinit(struct world *world)
     for (size_t i = 0; i < world->ops_count; i++)
         free((char *)(uintptr_t)world->ops[i].op.key);
     free(world->ops);
+    free(world->serials);
 }
 
 const char *world_text(struct world *world)
@@ -59,9 +60,15 @@ uint64_t world_session(char letter)
     return (uint64_t)(letter - 'A') + 1;
 }
 
-char world_letter(uint64_t session)
+const char *world_session_name(uint64_t session)
 {
-    return session >= 1 && session <= WORLD_SESSIONS_MAX ? (char)('A' + session - 1) : '?';
+    static char name[24];
+
+    if (session >= 1 && session <= WORLD_SESSIONS_MAX)
+        (void)snprintf(name, sizeof(name), "%c", (char)('A' + session - 1));
+    else
+        (void)snprintf(name, sizeof(name), "%llu", (unsigned long long)session);
+    return name;
 }
 
 static void keep_op(struct world *world, const struct backend_op *op)
@@ -84,7 +91,8 @@ size_t world_token(struct world *world, uint64_t serial)
     while (i < world->serials_count && world->serials[i] != serial)
         i++;
     if (i == world->serials_count) {
-        lb_assert(i < LB_ARRAY_LENGTH(world->serials));
+        world->serials = realloc(world->serials, (i + 1) * sizeof(world->serials[0]));
+        lb_assert(world->serials);
         world->serials[world->serials_count++] = serial;
     }
     return i + 1;
@@ -105,6 +113,8 @@ static bool is_stale(struct world *world, const struct effect *effect)
             world->now_ms = world->write_at_ms[effect->session];
         world->write_at_ms[effect->session] = 0;
     }
+    if (world->delay)
+        world->now_ms += world->delay(world);
     return world->now_ms >= effect->tell_before_ms;
 }
 
@@ -145,9 +155,9 @@ static size_t carry_all(struct world *world, struct event stale[EFFECTS_MAX])
             .grant_id = effect->grant_id,
         };
         if (world->out)
-            (void)fprintf(world->out, "%7lld      %c< (its grant comes too late to be written)\n",
+            (void)fprintf(world->out, "%7lld      %s< (its grant comes too late to be written)\n",
                           (long long)(world->now_ms - WORLD_EPOCH_MS),
-                          world_letter(effect->session));
+                          world_session_name(effect->session));
     }
     return count;
 }

@@ -32,7 +32,7 @@ struct world {
     struct world_op *ops; // in the order of asking: #1 is ops[0]
     size_t ops_count;
     size_t ops_room;
-    uint64_t serials[64]; // tokens in the order of first use
+    uint64_t *serials; // tokens in the order of first use
     size_t serials_count;
 
     int64_t write_at_ms[WORLD_SESSIONS_MAX + 1]; // the session's next grant is written then, or 0
@@ -43,6 +43,8 @@ struct world {
 
     // Sees each effect that is carried out, if it is set.
     void (*observe)(struct world *world, const struct effect *effect);
+    // How long the next grant takes to be written, if it is set.
+    int64_t (*delay)(struct world *world);
     void *context;
 };
 
@@ -81,8 +83,9 @@ void world_print(struct world *world, const struct effect *effect);
 // The short number that stands for a token in the transcript.
 size_t world_token(struct world *world, uint64_t serial);
 
-// The session that a letter stands for, and back.
+// The session that a letter stands for, and back: beyond Z it is a number. The name lives until the
+// next call.
 uint64_t world_session(char letter);
-char world_letter(uint64_t session);
+const char *world_session_name(uint64_t session);
 
 #endif
