@@ -150,6 +150,7 @@ nothing_is_left() {
 # Paths of Unix sockets are short, so this one is too, whatever TMPDIR was.
 TMPDIR=$(mktemp -d /tmp/lbt.XXXXXX)
 export TMPDIR
+chmod 755 "$TMPDIR" # some tests connect as another user
 trap 'rm -rf "$TMPDIR"' EXIT
 
 if build debug; then
