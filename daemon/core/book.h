@@ -29,7 +29,9 @@ struct inquiry {
     struct grave grave;
     struct call call;
     struct flight flight;
-    char key[];
+    const char *key;
+    const char *reason; // of a break, for the log
+    char texts[];       // key and reason
 };
 
 // The rows of one `list` reply, kept until the next step.

@@ -87,13 +87,16 @@ void lock_describe_holder(const struct broker *broker, const struct lock *lock,
         ret_holder->kind = HOLDER_NONE;
 }
 
-static struct inquiry *inquiry_new(const char *key)
+static struct inquiry *inquiry_new(const char *key, const char *reason)
 {
-    size_t size = strlen(key) + 1;
-    struct inquiry *inquiry = calloc(1, sizeof(*inquiry) + size);
+    size_t key_size = strlen(key) + 1;
+    size_t reason_size = strlen(reason) + 1;
+    struct inquiry *inquiry = calloc(1, sizeof(*inquiry) + key_size + reason_size);
 
-    if (inquiry)
-        memcpy(inquiry->key, key, size);
+    if (!inquiry)
+        return NULL;
+    inquiry->key = memcpy(inquiry->texts, key, key_size);
+    inquiry->reason = memcpy(inquiry->texts + key_size, reason, reason_size);
     return inquiry;
 }
 
@@ -106,7 +109,7 @@ static void inquiry_begin(struct broker *broker, struct session *session,
         return;
     }
 
-    struct inquiry *inquiry = inquiry_new(request->key);
+    struct inquiry *inquiry = inquiry_new(request->key, request->reason);
 
     if (!inquiry) {
         broker_refuse_memory(broker, session, request);
@@ -138,19 +141,22 @@ void query_request(struct broker *broker, struct session *session, const struct 
     lock_describe_holder(broker, lock, broker_reply_holder(broker, reply));
 }
 
-static void break_fact(struct broker *broker, const struct session *session,
-                       const struct request *request)
+// Who broke what, and why, goes to the log when something was broken, or may have been.
+static void break_fact(struct broker *broker, const struct session *session, const char *event,
+                       const char *key, const char *reason)
 {
-    struct fact *fact = broker_fact(broker, FACT_WARNING, "break", NULL);
+    struct fact *fact = broker_fact(broker, FACT_WARNING, event, NULL);
 
-    broker->effects->items[broker->effects->count - 1].session = session->id;
-    fact->key = request->key;
-    fact->reason = request->reason;
+    broker->effects->items[broker->effects->count - 1].session = session ? session->id : 0;
+    fact->key = key;
+    fact->reason = *reason ? reason : NULL;
 }
 
 static void break_local(struct broker *broker, struct session *session,
                         const struct request *request, struct lock *lock)
 {
+    break_fact(broker, session, "break", lock->name, request->reason);
+
     struct reply *reply = broker_reply(broker, session, &request->id, OP_BREAK);
 
     reply->held = true;
@@ -178,7 +184,6 @@ void break_request(struct broker *broker, struct session *session, const struct 
         (void)broker_refuse(broker, session, &request->id, OP_BREAK, ERROR_DENIED);
         return;
     }
-    break_fact(broker, session, request);
     if (lock_has_local_holder(lock))
         break_local(broker, session, request, lock);
     else
@@ -206,6 +211,9 @@ static void inquiry_fail(struct broker *broker, struct inquiry *inquiry, enum ba
         (void)call_refuse(broker, &inquiry->call, ERROR_CONFLICT);
         return;
     }
+    if (result == RESULT_UNKNOWN && inquiry->call.op == OP_BREAK)
+        break_fact(broker, inquiry->call.session, "break_unconfirmed", inquiry->key,
+                   inquiry->reason);
     call_refuse(broker, &inquiry->call, ERROR_UNAVAILABLE)->reason =
         result == RESULT_REFUSED ? "refused" : "down";
 }
@@ -239,6 +247,7 @@ void inquiry_outcome(struct broker *broker, struct inquiry *inquiry,
         return;
     }
 
+    const struct session *session = inquiry->call.session;
     struct reply *reply = call_answer(broker, &inquiry->call);
 
     reply->held = outcome->holder.kind != HOLDER_NONE;
@@ -247,6 +256,7 @@ void inquiry_outcome(struct broker *broker, struct inquiry *inquiry,
     if (!is_break || !reply->held)
         return;
     broker->stats.broken++;
+    break_fact(broker, session, "break", inquiry->key, inquiry->reason);
     break_overtook(broker, lock, &outcome->holder);
     break_wake(broker, lock);
 }

@@ -87,8 +87,7 @@ struct lock {
     struct claim *grant; // held: granted; kept: lost, or NULL; releasing: the releaser, or NULL
     enum verdict_kind verdict;      // NONE while a question is on its way
     enum verdict_kind last_verdict; // of the question before
-    const char *verdict_message;
-    int64_t verdict_ms; // may_block_ms, or the end of a quarantine
+    int64_t verdict_ms;             // may_block_ms, or the end of a quarantine
     uint64_t asked_up_to;
     struct rival *rival; // NULL: not known
 
