@@ -1,0 +1,350 @@
+// The step itself: more to do than fits into one step, and what it says of its debts and deadlines.
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/request.h"
+#include "tests/unit/core/suites.h"
+#include "tests/unit/core/world.h"
+
+#define MANY 1000
+
+static struct world world;
+
+static struct {
+    int lost, granted, busy, unavailable, draining, was_lost, released, ops[5], steps;
+    int64_t last_fence;
+} seen;
+
+static void observe(struct world *unused, const struct effect *effect)
+{
+    (void)unused;
+    if (effect->kind == EFFECT_BACKEND)
+        seen.ops[effect->op.kind]++;
+    if (effect->kind == EFFECT_NOTICE)
+        seen.lost += effect->notice.kind == NOTICE_LOST;
+    if (effect->kind != EFFECT_REPLY)
+        return;
+    seen.granted += effect->reply.op == OP_ACQUIRE && effect->reply.error == ERROR_NONE;
+    seen.busy += effect->reply.error == ERROR_BUSY;
+    seen.unavailable += effect->reply.error == ERROR_UNAVAILABLE;
+    seen.draining += effect->reply.error == ERROR_DRAINING;
+    if (effect->reply.outcome) {
+        seen.was_lost += strcmp(effect->reply.outcome, "was_lost") == 0;
+        seen.released += strcmp(effect->reply.outcome, "released") == 0;
+    }
+}
+
+static void setup(void)
+{
+    world_init(&world, 1, false);
+    memset(&seen, 0, sizeof(seen));
+    world.observe = observe;
+    world_play_all(&world, "0 broker> config requests_max=20000\n0 A> open\n");
+}
+
+static void teardown(void)
+{
+    world_deinit(&world);
+}
+
+static void ask(enum op op, const char *key, int owner, int64_t wait_ms, int64_t ttl_ms)
+{
+    static int64_t id;
+    struct request request;
+    struct event event = {
+        .kind = EVENT_REQUEST, .session = world_session('A'), .request = &request};
+
+    request_init(&request);
+    request.op = op;
+    request.id = (struct request_id){.kind = REQUEST_ID_NUMBER, .number = ++id};
+    request.wait_ms = wait_ms;
+    request.ttl_ms = ttl_ms;
+    (void)snprintf(request.key, sizeof(request.key), "%s", key);
+    (void)snprintf(request.owner, sizeof(request.owner), "%d", owner);
+    world_step(&world, &event);
+}
+
+static void answer_all(enum backend_result result)
+{
+    struct world_op *op;
+
+    for (size_t i = 0; (op = world_pending(&world, i)); i = (size_t)(op - world.ops) + 1) {
+        struct backend_outcome outcome = {.result = result, .sent_ms = LB_NONE};
+
+        outcome.fence = ++seen.last_fence;
+        world_answer(&world, op, &outcome);
+        op = &world.ops[i]; // answering may have moved them
+        while (!op->answered)
+            op++;
+    }
+}
+
+static void hold_many(int64_t ttl_ms)
+{
+    char key[16];
+
+    world_play(&world, "0 redis> up");
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(key, sizeof(key), "k%d", i);
+        ask(OP_ACQUIRE, key, 0, 0, ttl_ms);
+    }
+    answer_all(RESULT_OK);
+    ck_assert_int_eq(seen.granted, MANY);
+    ck_assert_uint_eq(broker_kept_count(world.broker), MANY);
+}
+
+START_TEST(many_are_lost_at_one_time)
+{
+    hold_many(3000);
+    world_play(&world, "2600 time>"); // each was to be told at 2518
+    ck_assert_int_eq(seen.ops[BACKEND_RENEW], MANY);
+    ck_assert_int_eq(seen.lost, MANY);
+}
+END_TEST
+
+// After a pause the request that comes first is looked at only when all have been told.
+START_TEST(many_are_swept_before_a_request_is_served)
+{
+    struct event event = {.kind = EVENT_TIME};
+    int unhandled = 0;
+
+    hold_many(3000);
+    event.now_ms = world.now_ms + 10000;
+    while (!broker_step(world.broker, &event, &world.effects)) {
+        ck_assert_uint_le(world.effects.count, EFFECTS_MAX);
+        for (size_t i = 0; i < world.effects.count; i++)
+            observe(&world, &world.effects.items[i]);
+        unhandled++;
+        broker_check(world.broker);
+    }
+    for (size_t i = 0; i < world.effects.count; i++)
+        observe(&world, &world.effects.items[i]);
+    ck_assert_int_gt(unhandled, 2 * MANY / EFFECTS_MAX);
+    ck_assert_int_eq(seen.lost, MANY);
+}
+END_TEST
+
+START_TEST(many_are_renewed_in_one_batch)
+{
+    hold_many(3000);
+    world_play(&world, "1000 time>");
+    ck_assert_int_eq(seen.ops[BACKEND_RENEW], MANY);
+    for (size_t i = world.ops_count - MANY; i < world.ops_count; i++)
+        ck_assert_int_eq(world.ops[i].sent_ms, WORLD_EPOCH_MS + 1000);
+    answer_all(RESULT_OK);
+    world_play(&world, "1900 time>");
+    ck_assert_int_eq(seen.lost, 0);
+}
+END_TEST
+
+START_TEST(many_are_given_back_when_a_session_ends)
+{
+    hold_many(30000);
+    world_play(&world, "10 A> close");
+    ck_assert_int_eq(seen.ops[BACKEND_RELEASE], MANY);
+    answer_all(RESULT_OK);
+    ck_assert_uint_eq(broker_kept_count(world.broker), 0);
+    ck_assert(broker_next_deadline(world.broker) == INT64_MAX);
+}
+END_TEST
+
+START_TEST(many_are_kept_when_a_session_is_cut)
+{
+    hold_many(3000);
+    world_play(&world, "10 A> cut");
+    ck_assert_int_eq(seen.ops[BACKEND_RELEASE], 0);
+    world_play(&world, "2817 time>");
+    ck_assert_int_ne(broker_next_deadline(world.broker), INT64_MAX);
+    world_play(&world, "2818 time>");
+    ck_assert(broker_next_deadline(world.broker) == INT64_MAX);
+}
+END_TEST
+
+START_TEST(many_tries_are_answered_by_one_question)
+{
+    for (int i = 0; i < 10 * MANY; i++)
+        ask(OP_ACQUIRE, "job", i, 0, LB_NONE);
+    world_play(&world, "0 redis> up");
+    ck_assert_int_eq(seen.ops[BACKEND_ACQUIRE], 1);
+    answer_all(RESULT_BUSY);
+    world_run(&world, world.now_ms);
+    ck_assert_int_eq(seen.busy, 10 * MANY);
+    ck_assert(broker_next_deadline(world.broker) == INT64_MAX);
+}
+END_TEST
+
+START_TEST(many_tries_are_answered_when_the_link_fails)
+{
+    for (int i = 0; i < 10 * MANY; i++)
+        ask(OP_ACQUIRE, "job", i, 0, LB_NONE);
+    world_play(&world, "0 redis> down");
+    ck_assert_int_eq(seen.unavailable, 10 * MANY);
+}
+END_TEST
+
+START_TEST(many_are_drained)
+{
+    hold_many(30000);
+    for (int i = 1; i <= MANY; i++)
+        ask(OP_ACQUIRE, "k1", i, -1, LB_NONE);
+    ck_assert(!broker_is_drained(world.broker));
+    world_play(&world, "5 broker> drain");
+    ck_assert_int_eq(seen.lost, MANY);
+    ck_assert_int_eq(seen.draining, MANY);
+    ck_assert(!broker_is_drained(world.broker));
+    ck_assert_uint_eq(broker_kept_count(world.broker), MANY);
+    world_play(&world, "6 A> close");
+    ck_assert(!broker_is_drained(world.broker));
+    answer_all(RESULT_OK);
+    ck_assert(broker_is_drained(world.broker));
+}
+END_TEST
+
+START_TEST(nothing_held_is_drained_at_once)
+{
+    ck_assert(!broker_is_drained(world.broker));
+    world_play(&world, "0 broker> drain");
+    ck_assert(broker_is_drained(world.broker));
+}
+END_TEST
+
+// What is gone, or left to expire, need not be waited for; what cannot be given back is waited for.
+START_TEST(what_a_drain_waits_for)
+{
+    world_play_all(&world, "0 redis> up\n0 A> 1 acquire a ttl=3000\n0 A> 2 acquire b ttl=3000\n"
+                           "0 redis> all ok fence=1\n1000 redis> #3 gone\n1000 redis> #4 ok\n");
+    ck_assert_uint_eq(broker_kept_count(world.broker), 1);
+    world_play_all(&world, "1100 redis> down\n1101 broker> drain\n1102 A> 3 release b\n");
+    ck_assert(!broker_is_drained(world.broker));
+    world_play_all(&world, "1200 redis> up\n");
+    ck_assert(!broker_is_drained(world.broker));
+    world_play_all(&world, "1201 redis> all gone\n");
+    ck_assert(broker_is_drained(world.broker));
+    ck_assert_uint_eq(broker_kept_count(world.broker), 0);
+}
+END_TEST
+
+// The last 64 lost grants of a connection are remembered, to tell a late release the truth.
+START_TEST(sixty_four_lost_ones_are_remembered)
+{
+    char key[16];
+
+    world_play(&world, "0 redis> up");
+    for (int i = 0; i < 65; i++) {
+        (void)snprintf(key, sizeof(key), "k%d", i);
+        ask(OP_ACQUIRE, key, 0, 0, 1000);
+    }
+    answer_all(RESULT_OK);
+    world_play(&world, "2000 time>");
+    ck_assert_int_eq(seen.lost, 65);
+    ask(OP_RELEASE, "k0", 0, 0, LB_NONE);
+    ck_assert_int_eq(seen.was_lost, 0);
+    for (int i = 1; i < 65; i++) {
+        (void)snprintf(key, sizeof(key), "k%d", i);
+        ask(OP_RELEASE, key, 0, 0, LB_NONE);
+    }
+    ck_assert_int_eq(seen.was_lost, 64);
+    ask(OP_RELEASE, "k5", 0, 0, LB_NONE);
+    ck_assert_int_eq(seen.was_lost, 64);
+}
+END_TEST
+
+START_TEST(a_session_is_busy_while_it_has_something)
+{
+    uint64_t a = world_session('A');
+
+    ck_assert(!broker_session_is_busy(world.broker, a));
+    ck_assert(!broker_session_is_busy(world.broker, 99));
+    world_play_all(&world, "0 redis> up\n0 A> 1 acquire a ttl=1000\n");
+    ck_assert(broker_session_is_busy(world.broker, a));
+    world_play_all(&world, "0 redis> all ok fence=1\n850 time>\n");
+    ck_assert_int_eq(seen.lost, 1);
+    ck_assert(broker_session_is_busy(world.broker, a)); // its key must be given back
+    world_play_all(&world, "950 time>\n");
+    ck_assert(!broker_session_is_busy(world.broker, a));
+}
+END_TEST
+
+START_TEST(strangers_are_ignored)
+{
+    struct event outcome = {.kind = EVENT_BACKEND_OUTCOME};
+    struct event stale = {.kind = EVENT_GRANT_STALE, .session = world_session('A'), .grant_id = 9};
+
+    outcome.outcome.op_id = 77;
+    world_step(&world, &outcome);
+    world_step(&world, &stale);
+    world_play_all(&world, "0 B> 1 ping\n0 B> close\n0 A> close\n0 A> 1 ping\n");
+    ck_assert(broker_next_deadline(world.broker) == INT64_MAX);
+}
+END_TEST
+
+static struct stats_page stats;
+static struct stat_value counters[64];
+
+static void keep_stats(struct world *unused, const struct effect *effect)
+{
+    (void)unused;
+    if (effect->kind != EFFECT_REPLY || !effect->reply.stats)
+        return;
+    stats = *effect->reply.stats;
+    memcpy(counters, stats.counters, stats.counters_count * sizeof(counters[0]));
+}
+
+static int64_t counter(const char *name)
+{
+    for (size_t i = 0; i < stats.counters_count; i++) {
+        if (strcmp(counters[i].name, name) == 0)
+            return counters[i].value;
+    }
+    ck_abort_msg("no counter %s", name);
+    return 0;
+}
+
+START_TEST(stats_tell_what_happened)
+{
+    world.observe = keep_stats;
+    world_play_all(&world,
+                   "0 redis> up run=a policy=allkeys-lru may_evict\n0 A> 1 acquire a ttl=3000\n"
+                   "1 redis> all ok fence=1\n2 B> open\n3 B> 1 acquire a\n4 A> 2 release a\n"
+                   "5 redis> all ok\n6 A> 3 acquire b ttl=1000 renew=0\n6 redis> all ok fence=2\n"
+                   "900 B> bad 2 malformed\n901 B> 3 stats\n");
+    ck_assert_int_eq(counter("acquires"), 3);
+    ck_assert_int_eq(counter("granted"), 2);
+    ck_assert_int_eq(counter("busy"), 1);
+    ck_assert_int_eq(counter("released"), 1);
+    ck_assert_int_eq(counter("lost_not_renewed"), 1);
+    ck_assert_int_eq(counter("bad_requests"), 1);
+    ck_assert_int_eq(counter("sessions_opened"), 2);
+    ck_assert_str_eq(stats.backend_state, "up");
+    ck_assert_str_eq(stats.backend_policy, "allkeys-lru");
+    ck_assert(stats.backend_may_evict && !stats.backend_role);
+    ck_assert_uint_eq(stats.histograms_count, 3);
+    ck_assert_int_eq(stats.histograms[1].sum, 841); // held for 4 - 1 and 844 - 6
+}
+END_TEST
+
+Suite *broker_suite(void)
+{
+    Suite *suite = suite_create("broker");
+    TCase *tests = tcase_create("broker");
+
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, many_are_lost_at_one_time);
+    tcase_add_test(tests, many_are_swept_before_a_request_is_served);
+    tcase_add_test(tests, many_are_renewed_in_one_batch);
+    tcase_add_test(tests, many_are_given_back_when_a_session_ends);
+    tcase_add_test(tests, many_are_kept_when_a_session_is_cut);
+    tcase_add_test(tests, many_tries_are_answered_by_one_question);
+    tcase_add_test(tests, many_tries_are_answered_when_the_link_fails);
+    tcase_add_test(tests, many_are_drained);
+    tcase_add_test(tests, nothing_held_is_drained_at_once);
+    tcase_add_test(tests, what_a_drain_waits_for);
+    tcase_add_test(tests, sixty_four_lost_ones_are_remembered);
+    tcase_add_test(tests, a_session_is_busy_while_it_has_something);
+    tcase_add_test(tests, strangers_are_ignored);
+    tcase_add_test(tests, stats_tell_what_happened);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

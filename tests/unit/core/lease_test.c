@@ -1,0 +1,84 @@
+// The arithmetic of leases, to the millisecond.
+#include <check.h>
+
+#include "daemon/core/lease.h"
+#include "tests/unit/core/suites.h"
+
+START_TEST(deadline_counts_from_the_sending)
+{
+    ck_assert_int_eq(lease_deadline(0, 30000), 29198);  // 30000 - 300 - 2 - 500
+    ck_assert_int_eq(lease_deadline(1000, 3000), 3818); // 3000 - 30 - 2 - 150
+    ck_assert_int_eq(lease_deadline(0, 1000), 938);     // 1000 - 10 - 2 - 50
+    ck_assert_int_eq(lease_deadline(0, 10000), 9398);   // the step is capped from here on
+    ck_assert_int_eq(lease_deadline(7, 3600000), 3563505);
+    ck_assert_int_eq(lease_deadline(0, 9999), 9399); // 9999 - 99 - 2 - 499
+}
+END_TEST
+
+START_TEST(margin_is_a_tenth_within_bounds)
+{
+    ck_assert_int_eq(lease_margin(1000), 100);
+    ck_assert_int_eq(lease_margin(999), 100);
+    ck_assert_int_eq(lease_margin(1010), 101);
+    ck_assert_int_eq(lease_margin(3000), 300);
+    ck_assert_int_eq(lease_margin(30000), 3000);
+    ck_assert_int_eq(lease_margin(30010), 3000);
+    ck_assert_int_eq(lease_margin(3600000), 3000);
+}
+END_TEST
+
+START_TEST(times_of_a_lease)
+{
+    struct lease lease = {.sent_ms = 500, .ttl_ms = 30000, .deadline_ms = 29698};
+
+    ck_assert_int_eq(lease_renew_at(&lease), 10500);
+    ck_assert_int_eq(lease_suspect_at(&lease), 15500);
+    ck_assert_int_eq(lease_renew_slack(30000), 2500);
+    ck_assert_int_eq(lease_renew_slack(1000), 83);
+}
+END_TEST
+
+START_TEST(timeouts_are_clamped)
+{
+    ck_assert_int_eq(lease_command_timeout(1000), 250);
+    ck_assert_int_eq(lease_command_timeout(3750), 250);
+    ck_assert_int_eq(lease_command_timeout(3765), 251);
+    ck_assert_int_eq(lease_command_timeout(30000), 2000);
+    ck_assert_int_eq(lease_command_timeout(29985), 1999);
+    ck_assert_int_eq(lease_command_timeout(3600000), 2000);
+    ck_assert_int_eq(lease_retry_pause(100), 20);
+    ck_assert_int_eq(lease_retry_pause(3000), 100);
+    ck_assert_int_eq(lease_retry_pause(60000), 1000);
+}
+END_TEST
+
+// Whatever the ttl: told before it ends, and with room between the renewal and the end.
+START_TEST(order_of_a_lease)
+{
+    for (int64_t ttl_ms = 1000; ttl_ms <= 3600000; ttl_ms += ttl_ms / 50) {
+        struct lease lease = {0, ttl_ms, lease_deadline(0, ttl_ms)};
+        int64_t lost_ms = lease.deadline_ms - lease_margin(ttl_ms);
+
+        ck_assert_int_lt(lease_renew_at(&lease), lease_suspect_at(&lease));
+        ck_assert_int_lt(lease_suspect_at(&lease), lost_ms);
+        ck_assert_int_lt(lost_ms, lease.deadline_ms);
+        ck_assert_int_lt(lease.deadline_ms, ttl_ms);
+        ck_assert_int_lt(lease_renew_slack(ttl_ms), lease_renew_at(&lease));
+        ck_assert_int_lt(lease_renew_at(&lease) + lease_command_timeout(ttl_ms), lost_ms);
+    }
+}
+END_TEST
+
+Suite *lease_suite(void)
+{
+    Suite *suite = suite_create("lease");
+    TCase *tests = tcase_create("lease");
+
+    tcase_add_test(tests, deadline_counts_from_the_sending);
+    tcase_add_test(tests, margin_is_a_tenth_within_bounds);
+    tcase_add_test(tests, times_of_a_lease);
+    tcase_add_test(tests, timeouts_are_clamped);
+    tcase_add_test(tests, order_of_a_lease);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
