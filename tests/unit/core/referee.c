@@ -174,7 +174,7 @@ void referee_observe(struct world *world, const struct effect *effect)
         model_submit(&walk->model, &effect->op, world->now_ms);
         break;
     case EFFECT_CLOSE:
-        lb_assert(!"nobody is out of memory");
+        lb_assert(false && "nobody is out of memory");
         break;
     case EFFECT_FACT:
     default:

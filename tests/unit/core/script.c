@@ -83,7 +83,7 @@ static enum op to_op(const char *word)
         if (strcmp(op_name(op), word) == 0)
             return op;
     }
-    lb_assert(!"there is such an operation");
+    lb_assert(false && "there is such an operation");
     return OP_NONE;
 }
 
@@ -153,7 +153,7 @@ static enum error_code to_error(const char *word)
         if (strcmp(error_name(error), word) == 0)
             return error;
     }
-    lb_assert(!"there is such an error");
+    lb_assert(false && "there is such an error");
     return ERROR_NONE;
 }
 
@@ -213,7 +213,7 @@ static enum backend_result to_result(const char *word)
         if (strcmp(names[i], word) == 0)
             return (enum backend_result)i;
     }
-    lb_assert(!"there is such a result");
+    lb_assert(false && "there is such a result");
     return RESULT_UNKNOWN;
 }
 
