@@ -37,6 +37,8 @@ int client_new(int fd, struct lb_client **ret_client)
     client->pid = getpid();
     client->call_timeout_ms = CLIENT_TIMEOUT_MS;
     client->max_wait_ms = LB_NONE;
+    client->ttl_max_ms = LB_NONE;
+    client_forget_refusal(client);
     buf_init(&client->out, CLIENT_UNWRITTEN_BYTES_MAX);
     framing_init(&client->in, LB_REPLY_LINE_BYTES_MAX);
     calls_init(&client->calls);
@@ -195,12 +197,24 @@ static void client_answers_grant(struct call *call)
         grant->asked_ms = call->sent_ms;
 }
 
-static void client_remember_message(struct lb_client *client, const struct call *call)
+void client_forget_refusal(struct lb_client *client)
 {
-    const char *message = call->incoming->reply.message;
+    client->refusal = (struct client_refusal){.retry_ms = -1};
+}
 
-    if (call->result > 0 && call->use != CALL_ABANDONED)
-        (void)snprintf(client->message, sizeof(client->message), "%s", message ? message : "");
+static void client_remember_refusal(struct lb_client *client, const struct call *call)
+{
+    const struct reply *reply = &call->incoming->reply;
+    struct client_refusal *refusal = &client->refusal;
+
+    if (call->result <= 0 || call->use == CALL_ABANDONED)
+        return;
+    (void)snprintf(refusal->message, sizeof(refusal->message), "%s",
+                   reply->message ? reply->message : "");
+    (void)snprintf(refusal->reason, sizeof(refusal->reason), "%s",
+                   reply->reason ? reply->reason : "");
+    refusal->retry_ms = reply->ends_in_ms >= 0 ? reply->ends_in_ms : -1;
+    refusal->may_block_ms = reply->may_block_ms > 0 ? reply->may_block_ms : 0;
 }
 
 // Hands an answered call on to whoever waits for it.
@@ -218,10 +232,22 @@ static void client_deliver(struct lb_client *client, struct call *call)
     }
 }
 
+// The call that a reply belongs to. A broker that takes no further connection says so in a line
+// that answers no request: to the greeting, that is the answer.
+static struct call *client_find_call(const struct lb_client *client,
+                                     const struct incoming *incoming)
+{
+    struct call *first = calls_first(&client->calls);
+
+    if (incoming->error && incoming->reply.id.kind == REQUEST_ID_NONE)
+        return first && first->op == OP_HELLO ? first : NULL;
+    return calls_find(&client->calls, &incoming->reply.id);
+}
+
 static bool client_take_reply(struct lb_client *client, struct incoming *incoming, const char *line,
                               size_t length)
 {
-    struct call *call = calls_find(&client->calls, &incoming->reply.id);
+    struct call *call = client_find_call(client, incoming);
     bool is_sound = true;
 
     if (!call) {
@@ -231,7 +257,7 @@ static bool client_take_reply(struct lb_client *client, struct incoming *incomin
     calls_answer(&client->calls, call, calls_result(incoming), incoming);
     if (call->wants_line)
         call->line = strndup(line, length);
-    client_remember_message(client, call);
+    client_remember_refusal(client, call);
     if (call->op == OP_ACQUIRE)
         is_sound = client_answers_acquire(client, call);
     else
@@ -463,7 +489,22 @@ bool lb_valid(const struct lb_grant *grant)
 
 const char *lb_last_message(const struct lb_client *client)
 {
-    return client->message;
+    return client->refusal.message;
+}
+
+const char *lb_last_reason(const struct lb_client *client)
+{
+    return client->refusal.reason;
+}
+
+int64_t lb_last_retry_ms(const struct lb_client *client)
+{
+    return client->refusal.retry_ms;
+}
+
+int64_t lb_last_may_block_ms(const struct lb_client *client)
+{
+    return client->refusal.may_block_ms;
 }
 
 static void client_free_events(struct lb_client *client)

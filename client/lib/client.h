@@ -16,7 +16,16 @@
 
 #define CLIENT_TIMEOUT_MS          10000
 #define CLIENT_MESSAGE_BYTES_MAX   511
+#define CLIENT_REASON_BYTES_MAX    63
 #define CLIENT_UNWRITTEN_BYTES_MAX (1024 * 1024)
+
+// What the broker said with its last refusal.
+struct client_refusal {
+    char message[CLIENT_MESSAGE_BYTES_MAX + 1];
+    char reason[CLIENT_REASON_BYTES_MAX + 1];
+    int64_t retry_ms;     // -1: not said
+    int64_t may_block_ms; // 0: not at all
+};
 
 struct lb_client {
     int fd; // -1 after the end
@@ -24,13 +33,14 @@ struct lb_client {
     int error; // why it ended, a negative errno; 0 while it has not
     int call_timeout_ms;
     int64_t max_wait_ms; // LB_NONE when the broker did not say
+    int64_t ttl_max_ms;  // likewise
     struct buf out;
     struct framing in;
     struct calls calls;
     struct grant_list grants;
     struct event_queue events;
     struct queued_event disconnected;
-    char message[CLIENT_MESSAGE_BYTES_MAX + 1];
+    struct client_refusal refusal;
 };
 
 // CLOCK_BOOTTIME in ms.
@@ -50,6 +60,9 @@ int client_usable(const struct lb_client *client) LB_MUST_CHECK;
 // is answered. Returns 0, -ECHILD, -ENOMEM, or why the connection ended.
 int client_ask(struct lb_client *client, const struct request *request, enum call_use use,
                struct call **ret_call) LB_MUST_CHECK;
+
+// Forgets the last refusal, at the begin of a call.
+void client_forget_refusal(struct lb_client *client);
 
 // Drops the connection: every pending call is answered with `error`, grants live on up to their
 // deadlines. Only the first reason counts.
@@ -72,7 +85,7 @@ void client_grant_request(const struct lb_grant *grant, enum op op, struct reque
 // without control characters.
 bool client_set_text(char *field, size_t size, const char *text) LB_MUST_CHECK;
 
-// Turns the public options (NULL for none) into a request. Returns 0 or -EINVAL.
+// Turns the public options (NULL for none) into a request. Returns 0, -EINVAL or -EBADR.
 int client_acquire_request(const char *key, const struct lb_acquire_options *options,
                            struct request *ret_request) LB_MUST_CHECK;
 

@@ -3,9 +3,11 @@
 #include "client/lib/client.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -43,6 +45,16 @@ static int connect_within(int fd, const struct sockaddr_un *address, int64_t dea
     }
 }
 
+// connect(2) says of a file that is no socket only that nobody listens.
+static int connect_failure(const char *path, int r)
+{
+    struct stat status;
+
+    if (r == -ECONNREFUSED && stat(path, &status) == 0 && !S_ISSOCK(status.st_mode))
+        return -ENOTSOCK;
+    return r;
+}
+
 static int connect_socket(const char *path, int64_t deadline_ms, int *ret_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -59,7 +71,7 @@ static int connect_socket(const char *path, int64_t deadline_ms, int *ret_fd)
     r = connect_within(fd, &address, deadline_ms);
     if (r != 0) {
         close(fd);
-        return r;
+        return connect_failure(path, r);
     }
     *ret_fd = fd;
     return 0;
@@ -83,8 +95,28 @@ static int connect_greet(struct lb_client *client, const char *name, int64_t tim
     r = client_request(client, &request, timeout_ms, &call);
     if (r == 0 && call->incoming->reply.max_wait_ms >= 0)
         client->max_wait_ms = call->incoming->reply.max_wait_ms;
+    if (r == 0 && call->incoming->reply.ttl_max_ms >= 0)
+        client->ttl_max_ms = call->incoming->reply.ttl_max_ms;
     calls_free(&client->calls, call);
     return r;
+}
+
+// The options, checked. Returns 0, -EINVAL or -EBADR.
+static int connect_options(const struct lb_connect_options *options, struct lb_connect_options *own)
+{
+    int r = options ? options_copy(own, sizeof(*own), options, options->size) : 0;
+
+    if (r != 0)
+        return r;
+    if (own->connect_timeout_ms < 0 || own->call_timeout_ms < 0)
+        return -EINVAL;
+    if (own->connect_timeout_ms == 0)
+        own->connect_timeout_ms = CLIENT_TIMEOUT_MS;
+    if (own->call_timeout_ms == 0)
+        own->call_timeout_ms = CLIENT_TIMEOUT_MS;
+    if (own->message && own->message_size > 0)
+        own->message[0] = '\0';
+    return 0;
 }
 
 int lb_connect(const char *path, const struct lb_connect_options *options,
@@ -95,14 +127,12 @@ int lb_connect(const char *path, const struct lb_connect_options *options,
     int64_t deadline_ms;
     int64_t left_ms;
     int fd = -1;
-    int r;
+    int r = connect_options(options, &own);
 
-    if (options && options_copy(&own, sizeof(own), options, options->size) != 0)
-        return -EINVAL;
-    if (own.connect_timeout_ms < 0 || own.call_timeout_ms < 0)
-        return -EINVAL;
-    deadline_ms =
-        client_now_ms() + (own.connect_timeout_ms > 0 ? own.connect_timeout_ms : CLIENT_TIMEOUT_MS);
+    *ret_client = NULL;
+    if (r != 0)
+        return r;
+    deadline_ms = client_now_ms() + own.connect_timeout_ms;
     r = connect_socket(client_socket_path(path), deadline_ms, &fd);
     if (r != 0)
         return r;
@@ -111,11 +141,12 @@ int lb_connect(const char *path, const struct lb_connect_options *options,
         close(fd);
         return r;
     }
-    if (own.call_timeout_ms > 0)
-        client->call_timeout_ms = own.call_timeout_ms;
+    client->call_timeout_ms = own.call_timeout_ms;
     left_ms = deadline_ms - client_now_ms();
     r = connect_greet(client, own.client, left_ms > 1 ? left_ms : 1);
     if (r != 0) {
+        if (own.message && own.message_size > 0)
+            (void)snprintf(own.message, own.message_size, "%s", lb_last_message(client));
         lb_close(client);
         return r;
     }

@@ -28,9 +28,13 @@ static const char *error_failure(int error)
     case EINVAL:
         return "an argument is not usable: empty, too long, or not plain UTF-8 text";
     case ECONNREFUSED:
-        return "nothing listens on the socket; is lockbrokerd running?";
+        return "nothing listens on the socket";
     case ENOENT:
-        return "the socket does not exist; is lockbrokerd running?";
+        return "the socket does not exist";
+    case ENOTSOCK:
+        return "this is not a socket";
+    case EBADR:
+        return "the member 'size' of an options struct is not set; set it to the struct's sizeof";
     case EACCES:
         return "this user may not use the socket";
     default:

@@ -41,6 +41,8 @@ bool grant_take_notice(struct lb_grant *grant, const struct notice *notice)
     if (notice->kind == NOTICE_LOST)
         return grant_lose(grant, notice->reason);
     grant->state = notice->kind == NOTICE_SUSPECT ? LB_GRANT_SUSPECT : LB_GRANT_OK;
+    (void)snprintf(grant->suspect_reason, sizeof(grant->suspect_reason), "%s",
+                   notice->kind == NOTICE_SUSPECT && notice->reason ? notice->reason : "");
     return true;
 }
 
@@ -94,6 +96,11 @@ int64_t lb_grant_deadline_ms(const struct lb_grant *grant)
 const char *lb_grant_lost_reason(const struct lb_grant *grant)
 {
     return grant->lost_reason;
+}
+
+const char *lb_grant_suspect_reason(const struct lb_grant *grant)
+{
+    return grant->suspect_reason;
 }
 
 void lb_grant_set_data(struct lb_grant *grant, void *data)

@@ -27,7 +27,8 @@ struct lb_grant {
     int64_t asked_ms;    // how fresh it is: the question was sent then
     enum lb_state state;
     char lost_reason[GRANT_REASON_BYTES_MAX + 1];
-    struct call *check; // the automatic check that is pending, or NULL
+    char suspect_reason[GRANT_REASON_BYTES_MAX + 1]; // "" unless it is suspect
+    struct call *check;                              // the automatic check that is pending, or NULL
     void *data;
     struct queued_event queued;
 };

@@ -7,6 +7,7 @@
 //         r = lb_acquire(client, "nightly-backup", NULL, &grant);
 //     if (r != 0)
 //         fprintf(stderr, "no lock: %s\n", lb_error_text(r));
+//     lb_close(client);
 //
 // Results. A function that returns int returns 0 for success, a positive LB_E_* when the broker
 // refused, or a negative errno when the library could not do its part:
@@ -16,8 +17,11 @@
 //     -ECHILD     called in a forked child; the connection belongs to its parent
 //     -EINVAL     an argument is not usable (a key or text that is empty, too long, or no UTF-8
 //                 without control characters; a grant that is already lost; an unknown option)
+//     -EBADR      the `size` of an options struct is not set
 //     -ENOMEM     out of memory; nothing was asked of the broker
-// and for lb_connect() also what connect(2) gives. lb_error_text() has a sentence for each.
+// and for lb_connect() also -ENOTSOCK (the path is there but is no socket) and what connect(2)
+// gives. lb_error_text() has a sentence for each. A function that gives a handle sets it to NULL
+// when it fails, and lb_close(NULL) and lb_drop(NULL) do nothing.
 //
 // Time. All times are milliseconds. A `_deadline_ms` is absolute, on CLOCK_BOOTTIME.
 //
@@ -97,10 +101,14 @@ struct lb_connect_options {
                             // NULL: the name of the executable
     int connect_timeout_ms; // for connecting and the broker's first answer; 0: 10 s
     int call_timeout_ms;    // how long an answer may take that does not wait for a lock; 0: 10 s
+    char *message;          // NULL, or where to put the broker's sentence when it refuses the
+                            // connection ("" when it has not); cut off to fit
+    size_t message_size;    // of `message`
 };
 
 // Connects to the broker's socket at `path`; NULL means $LOCKBROKER_SOCKET, or else
-// /run/lockbroker.sock. `options` may be NULL. `*ret_client` is to be closed with lb_close().
+// /run/lockbroker.sock. `options` may be NULL. `*ret_client` is to be closed with lb_close(); it is
+// NULL after a failure. LB_E_QUOTA: the broker has as many connections as it may.
 LOCKBROKER_API int lb_connect(const char *path, const struct lb_connect_options *options,
                               struct lb_client **ret_client) LOCKBROKER_MUST_CHECK;
 
@@ -111,6 +119,18 @@ LOCKBROKER_API void lb_close(struct lb_client *client);
 // The sentence that came with the last refusal of a call on this connection, or "". Valid until the
 // next call.
 LOCKBROKER_API const char *lb_last_message(const struct lb_client *client);
+
+// More about that refusal, as far as the broker said it. Valid until the next call.
+//   reason        with LB_E_UNAVAILABLE: "down" (Redis cannot be reached), "refused" (Redis
+//   refuses)
+//                 or "quarantine" (new locks wait until old ones must have ended); newer brokers
+//                 may say more; else ""
+//   retry_ms      how long trying again is of no use; -1: not known
+//   may_block_ms  the key may be taken for so long by what was asked, although nothing was granted;
+//                 0: it is not
+LOCKBROKER_API const char *lb_last_reason(const struct lb_client *client);
+LOCKBROKER_API int64_t lb_last_retry_ms(const struct lb_client *client);
+LOCKBROKER_API int64_t lb_last_may_block_ms(const struct lb_client *client);
 
 // ---- locks -------------------------------------------------------------------------------------
 
@@ -130,7 +150,8 @@ struct lb_acquire_options {
 };
 
 // Acquires the lock `key` (1..512 bytes of UTF-8 without control characters). `options` may be
-// NULL. While it waits, it reads notices for other grants into the queue of lb_next_event().
+// NULL. `*ret_grant` is NULL after a failure. While it waits, it reads notices for other grants
+// into the queue of lb_next_event().
 LOCKBROKER_API int lb_acquire(struct lb_client *client, const char *key,
                               const struct lb_acquire_options *options,
                               struct lb_grant **ret_grant) LOCKBROKER_MUST_CHECK;
@@ -199,6 +220,11 @@ LOCKBROKER_API int64_t lb_grant_deadline_ms(const struct lb_grant *grant);
 // "shutdown" from the broker, or "disconnected" when the connection ended and the deadline passed;
 // newer brokers may say more. "" before.
 LOCKBROKER_API const char *lb_grant_lost_reason(const struct lb_grant *grant);
+
+// Why the grant is suspect: "no_answer" (Redis does not answer), "down" (it cannot be reached) or
+// "restarted" (it was restarted and may have lost the lock); newer brokers may say more. "" when it
+// is not.
+LOCKBROKER_API const char *lb_grant_suspect_reason(const struct lb_grant *grant);
 
 // A pointer of the program's, NULL at first.
 LOCKBROKER_API void lb_grant_set_data(struct lb_grant *grant, void *data);

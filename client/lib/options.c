@@ -15,7 +15,7 @@ int options_copy(void *target, size_t target_size, const void *source, size_t so
     const unsigned char *bytes = source;
 
     if (source_size < sizeof(size_t))
-        return -EINVAL;
+        return -EBADR;
     for (size_t i = target_size; i < source_size; i++) {
         if (bytes[i] != 0)
             return -EINVAL;
@@ -70,9 +70,10 @@ int client_acquire_request(const char *key, const struct lb_acquire_options *opt
     struct lb_acquire_options own = {.size = sizeof(own)};
     struct request request;
     int64_t wait_ms;
+    int r = options ? options_copy(&own, sizeof(own), options, options->size) : 0;
 
-    if (options && options_copy(&own, sizeof(own), options, options->size) != 0)
-        return -EINVAL;
+    if (r != 0)
+        return r;
     request_init(&request);
     request.op = OP_ACQUIRE;
     request.given = REQUEST_F_KEY;

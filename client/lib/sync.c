@@ -84,7 +84,7 @@ int client_request(struct lb_client *client, const struct request *request, int6
     struct call *call;
     int r = client_ask(client, request, CALL_WAITED, &call);
 
-    client->message[0] = '\0';
+    client_forget_refusal(client);
     if (r != 0)
         return r;
     call->wants_line = true;
@@ -131,8 +131,9 @@ int client_acquire(struct lb_client *client, const char *key,
     struct call *call = NULL;
     int r = client_acquire_request(key, options, &request);
 
+    *ret_grant = NULL;
     *ret_refusal = NULL;
-    client->message[0] = '\0';
+    client_forget_refusal(client);
     if (r != 0)
         return r;
     r = client_ask_acquire(client, &request, CALL_WAITED, &call);
@@ -197,7 +198,7 @@ static int client_request_grant(struct lb_grant *grant, const struct request *re
     struct call *call;
     int r = client_usable(client);
 
-    client->message[0] = '\0';
+    client_forget_refusal(client);
     if (r == 0 && grant->state == LB_GRANT_LOST)
         r = LB_E_NOT_HELD;
     if (r == 0)

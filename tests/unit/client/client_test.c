@@ -159,7 +159,7 @@ START_TEST(unusable_arguments_are_refused)
     ck_assert_int_eq(lb_acquire_start(client, "a\x7f", NULL, &call), -EINVAL);
     ck_assert_int_eq(lb_acquire_start(client, "a\xff", NULL, &call), -EINVAL);
     ck_assert_int_eq(lb_acquire_start(client, "k", &negative, &call), -EINVAL);
-    ck_assert_int_eq(lb_acquire_start(client, "k", &no_size, &call), -EINVAL);
+    ck_assert_int_eq(lb_acquire_start(client, "k", &no_size, &call), -EBADR);
     ck_assert_int_eq(lb_acquire_start(client, "k", &larger.options, &call), -EINVAL);
     larger.of_the_future = 0;
     ck_assert_int_eq(lb_acquire_start(client, "k", &larger.options, &call), 0);
@@ -174,6 +174,7 @@ START_TEST(notices_become_events_and_unknown_things_nothing)
          "\"reason\":\"x\",\"colour\":\"blue\"}\n");
     ck_assert_ptr_eq(next_event(LB_EVENT_SUSPECT).grant, grant);
     ck_assert_int_eq(lb_grant_state(grant), LB_GRANT_SUSPECT);
+    ck_assert_str_eq(lb_grant_suspect_reason(grant), "x");
     tell("{\"event\":\"weather\",\"key\":\"k\",\"fence\":7}\n");
     tell("{\"event\":\"lost\",\"key\":\"k\",\"fence\":8,\"deadline_ms\":1,\"reason\":\"x\"}\n");
     tell("{\"event\":\"lost\",\"key\":\"other\",\"fence\":7,\"deadline_ms\":1}\n");

@@ -175,11 +175,98 @@ START_TEST(a_broker_that_accepts_and_is_silent)
     static const struct scripted_step steps[] = {{"\"hello\"", NULL}, SCRIPTED_END};
     struct lb_connect_options options = {.size = sizeof(options), .connect_timeout_ms = 100};
     struct scripted_broker broker = broker_of(steps);
-    struct lb_client *client;
+    struct lb_client *client = (struct lb_client *)&broker;
 
     scripted_broker_start(&broker);
     ck_assert_int_eq(lb_connect(broker.path, &options, &client), -ETIMEDOUT);
+    ck_assert_ptr_null(client);
     scripted_broker_stop(&broker);
+}
+END_TEST
+
+START_TEST(a_broker_that_takes_no_connection_says_why)
+{
+    static const struct scripted_step steps[] = {
+        {"\"hello\"", "{\"id\":null,\"ok\":false,\"error\":\"quota\",\"limit\":\"connections_max\","
+                      "\"message\":\"it is full\"}\n"},
+        SCRIPTED_END,
+    };
+    char message[64] = "before";
+    struct lb_connect_options options = {
+        .size = sizeof(options), .message = message, .message_size = _i == 0 ? sizeof(message) : 5};
+    struct scripted_broker broker = broker_of(steps);
+    struct lb_client *client;
+
+    broker.closes = true;
+    scripted_broker_start(&broker);
+    ck_assert_int_eq(lb_connect(broker.path, &options, &client), LB_E_QUOTA);
+    ck_assert_ptr_null(client);
+    ck_assert_str_eq(message, _i == 0 ? "it is full" : "it i");
+    scripted_broker_stop(&broker);
+}
+END_TEST
+
+START_TEST(an_error_without_id_after_the_greeting_ends_the_connection)
+{
+    static const struct scripted_step steps[] = {
+        SCRIPTED_HELLO,
+        {"\"acquire\"", "{\"id\":null,\"ok\":false,\"error\":\"quota\",\"message\":\"m\"}\n"},
+        SCRIPTED_END,
+    };
+    struct scripted_broker broker = broker_of(steps);
+    struct lb_client *client;
+    struct lb_grant *grant;
+
+    scripted_broker_start(&broker);
+    ck_assert_int_eq(lb_connect(broker.path, NULL, &client), 0);
+    ck_assert_int_eq(lb_acquire(client, "k", NULL, &grant), -EPROTO);
+    lb_close(client);
+    scripted_broker_stop(&broker);
+}
+END_TEST
+
+START_TEST(what_is_unavailable_is_told)
+{
+    static const struct scripted_step steps[] = {
+        SCRIPTED_HELLO,
+        {"\"acquire\"", "{\"id\":$ID,\"ok\":false,\"error\":\"unavailable\",\"message\":\"m\","
+                        "\"reason\":\"quarantine\",\"ends_in_ms\":29000,\"may_block_ms\":7}\n"},
+        {"\"acquire\"", "{\"id\":$ID,\"ok\":false,\"error\":\"busy\",\"message\":\"n\"}\n"},
+        SCRIPTED_END,
+    };
+    struct scripted_broker broker = broker_of(steps);
+    struct lb_grant *grant = (struct lb_grant *)&broker;
+    struct lb_client *client;
+
+    scripted_broker_start(&broker);
+    ck_assert_int_eq(lb_connect(broker.path, NULL, &client), 0);
+    ck_assert_str_eq(lb_last_reason(client), "");
+    ck_assert_int_eq(lb_last_retry_ms(client), -1);
+    ck_assert_int_eq(lb_acquire(client, "k", NULL, &grant), LB_E_UNAVAILABLE);
+    ck_assert_ptr_null(grant);
+    ck_assert_str_eq(lb_last_reason(client), "quarantine");
+    ck_assert_int_eq(lb_last_retry_ms(client), 29000);
+    ck_assert_int_eq(lb_last_may_block_ms(client), 7);
+    ck_assert_int_eq(lb_acquire(client, "k", NULL, &grant), LB_E_BUSY);
+    ck_assert_str_eq(lb_last_reason(client), "");
+    ck_assert_int_eq(lb_last_retry_ms(client), -1);
+    ck_assert_int_eq(lb_last_may_block_ms(client), 0);
+    lb_close(client);
+    scripted_broker_stop(&broker);
+}
+END_TEST
+
+START_TEST(a_failed_call_leaves_no_handle)
+{
+    struct lb_connect_options no_size = {.call_timeout_ms = 1};
+    struct lb_client *client = (struct lb_client *)&no_size;
+
+    ck_assert_int_eq(lb_connect("/nonexistent/socket", NULL, &client), -ENOENT);
+    ck_assert_ptr_null(client);
+    client = (struct lb_client *)&no_size;
+    ck_assert_int_eq(lb_connect("/nonexistent/socket", &no_size, &client), -EBADR);
+    ck_assert_ptr_null(client);
+    lb_close(client);
 }
 END_TEST
 
@@ -189,6 +276,8 @@ START_TEST(no_broker_at_all)
     struct lb_client *client;
 
     ck_assert_int_eq(lb_connect("/nonexistent/socket", NULL, &client), -ENOENT);
+    ck_assert_int_eq(lb_connect("/etc/passwd", NULL, &client), -ENOTSOCK);
+    ck_assert_int_eq(lb_connect("/etc", NULL, &client), -ENOTSOCK);
     memset(path, 'p', sizeof(path) - 1);
     path[sizeof(path) - 1] = '\0';
     ck_assert_int_eq(lb_connect(path, NULL, &client), -ENAMETOOLONG);
@@ -223,6 +312,10 @@ Suite *sync_suite(void)
     tcase_add_test(tcase, a_grant_that_comes_too_late_is_given_back);
     tcase_add_loop_test(tcase, release_tells_the_truth, 0, 2);
     tcase_add_test(tcase, a_broker_that_accepts_and_is_silent);
+    tcase_add_loop_test(tcase, a_broker_that_takes_no_connection_says_why, 0, 2);
+    tcase_add_test(tcase, an_error_without_id_after_the_greeting_ends_the_connection);
+    tcase_add_test(tcase, what_is_unavailable_is_told);
+    tcase_add_test(tcase, a_failed_call_leaves_no_handle);
     tcase_add_test(tcase, no_broker_at_all);
     tcase_add_test(tcase, every_result_has_a_sentence);
     suite_add_tcase(suite, tcase);
