@@ -86,7 +86,7 @@ def test_json(client):
 def test_c(tmp_path):
     [snippet] = blocks("c")
     program = tmp_path / "example.c"
-    program.write_text("#include <lockbroker.h>\nvoid do_the_work(int64_t fence);\n"
+    program.write_text("#include <lockbroker.h>\n#include <stdio.h>\nvoid do_the_work(int64_t fence);\n"
                        f"void example(void);\nvoid example(void)\n{{\n{snippet}}}\n", encoding="utf-8")
     subprocess.run(["cc", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I",
                     ROOT / "client" / "lib", program], check=True)
