@@ -22,26 +22,40 @@ void config_init_defaults(struct config *config)
     }
 }
 
+// Copies the text without the blanks around it, cut to what fits.
+static void text_trim(const char *text, size_t length, char *ret_text, size_t size)
+{
+    while (length > 0 && (*text == ' ' || *text == '\t')) {
+        text++;
+        length--;
+    }
+    while (length > 0 && (text[length - 1] == ' ' || text[length - 1] == '\t'))
+        length--;
+    (void)snprintf(ret_text, size, "%.*s", (int)(length < size ? length : size - 1), text);
+}
+
 int config_set(struct config *config, const char *assignment, struct config_error *ret_error)
 {
     const char *equals = strchr(assignment, '=');
     char message[CONFIG_MESSAGE_BYTES_MAX];
     const struct option *option;
-    char name[64];
+    char name[64] = "";
+    char value[OPTION_TEXT_BYTES_MAX + 1]; // room for one byte too much, which is then refused
 
+    if (equals)
+        text_trim(assignment, (size_t)(equals - assignment), name, sizeof(name));
     // What is no assignment may be a misplaced password, so it is not repeated.
-    if (!equals || (size_t)(equals - assignment) >= sizeof(name) ||
-        !option_name_is_plain(assignment, (size_t)(equals - assignment))) {
+    if (strlen(name) + 1 == sizeof(name) || !option_name_is_plain(name, strlen(name))) {
         error_fill(ret_error, "--set", 0, "", "an option's name, = and its value are wanted");
         return -EINVAL;
     }
-    (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - assignment), assignment);
     option = option_find(name);
     if (!option) {
         error_fill_unknown(ret_error, "--set", 0, name);
         return -EINVAL;
     }
-    if (option_set(option, equals + 1, config, message) < 0) {
+    text_trim(equals + 1, strlen(equals + 1), value, sizeof(value));
+    if (option_set(option, value, config, message) < 0) {
         error_fill(ret_error, "--set", 0, name, "%s", message);
         return -EINVAL;
     }

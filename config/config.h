@@ -69,8 +69,8 @@ void config_init_defaults(struct config *config);
 int config_load_file(const char *path, struct config *config,
                      struct config_error *ret_error) LB_MUST_CHECK;
 
-// Sets one option from "key=value", as given with --set. Returns 0, or -EINVAL with `ret_error`
-// filled.
+// Sets one option from "key=value", as given with --set; blanks around both are ignored, as in a
+// file. Returns 0, or -EINVAL with `ret_error` filled.
 int config_set(struct config *config, const char *assignment,
                struct config_error *ret_error) LB_MUST_CHECK;
 

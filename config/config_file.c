@@ -271,12 +271,20 @@ static int password_take(const char *path, char *text, size_t length, struct bac
     else if (memchr(text, '\0', line_length))
         problem = "the first line, which is the password, has a NUL byte";
     if (problem) {
-        error_fill(ret_error, path, 0, "backend_password_file", "%s", problem);
+        error_fill(ret_error, path, 0, "", "%s", problem);
         return -EINVAL;
     }
     memcpy(url->password, text, line_length);
     url->password[line_length] = '\0';
     return 0;
+}
+
+// Makes an error about the file one about the option that names it.
+static void password_error(const char *path, struct config_error *error)
+{
+    struct config_error about = *error;
+
+    error_fill(error, "", 0, "backend_password_file", "%.300s: %s", path, about.message);
 }
 
 int config_read_backend(const struct config *config, struct backend_url *ret_url,
@@ -295,8 +303,10 @@ int config_read_backend(const struct config *config, struct backend_url *ret_url
         rc = length < 0 ? (int)length : password_take(path, text, (size_t)length, &url, ret_error);
         explicit_bzero(text, sizeof(text));
     }
-    if (rc < 0)
+    if (rc < 0) {
+        password_error(path, ret_error);
         return rc;
+    }
     *ret_url = url;
     return 0;
 }

@@ -41,8 +41,8 @@ void error_fill_unknown(struct config_error *ret_error, const char *place, int l
     const char *nearest = option_suggest(name);
 
     if (nearest)
-        error_fill(ret_error, place, line, name, "there is no such option; did you mean %s?",
+        error_fill(ret_error, place, line, "", "`%s` is no option; did you mean %s?", name,
                    nearest);
     else
-        error_fill(ret_error, place, line, name, "there is no such option");
+        error_fill(ret_error, place, line, "", "`%s` is no option", name);
 }

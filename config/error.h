@@ -9,7 +9,7 @@
 void error_fill(struct config_error *ret_error, const char *place, int line, const char *option,
                 const char *format, ...) LB_PRINTF(5, 6);
 
-// For an option that does not exist, with the name that was perhaps meant.
+// For a name that is plain and no option's, with the option that was perhaps meant.
 void error_fill_unknown(struct config_error *ret_error, const char *place, int line,
                         const char *name);
 

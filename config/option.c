@@ -59,27 +59,35 @@ static size_t least_of(size_t a, size_t b, size_t c)
     return least < c ? least : c;
 }
 
+// The letter as names of options have it: TTL-MAX is as good as ttl_max for a suggestion.
+static char letter_fold(char letter)
+{
+    if (letter >= 'A' && letter <= 'Z')
+        return (char)(letter - 'A' + 'a');
+    return letter == '-' ? '_' : letter;
+}
+
 // How many letters must be put in, left out or changed to make one name of the other.
-static size_t name_distance(const char *left, const char *right)
+static size_t name_distance(const char *option, const char *name)
 {
     size_t row[SUGGEST_BYTES_MAX + 1];
-    size_t right_length = strlen(right);
+    size_t name_length = strlen(name);
 
-    for (size_t j = 0; j <= right_length; j++)
+    for (size_t j = 0; j <= name_length; j++)
         row[j] = j;
-    for (size_t i = 0; left[i]; i++) {
+    for (size_t i = 0; option[i]; i++) {
         size_t diagonal = row[0];
 
         row[0] = i + 1;
-        for (size_t j = 0; j < right_length; j++) {
+        for (size_t j = 0; j < name_length; j++) {
             size_t above = row[j + 1];
-            size_t change = diagonal + (left[i] != right[j]);
+            size_t change = diagonal + (option[i] != letter_fold(name[j]));
 
             row[j + 1] = least_of(change, above + 1, row[j] + 1);
             diagonal = above;
         }
     }
-    return row[right_length];
+    return row[name_length];
 }
 
 const char *option_suggest(const char *name)
@@ -109,8 +117,8 @@ bool option_is_text(const struct option *option)
 bool option_name_is_plain(const char *name, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
-        bool plain = (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9') ||
-                     name[i] == '_';
+        bool plain = (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z') ||
+                     (name[i] >= '0' && name[i] <= '9') || name[i] == '_' || name[i] == '-';
 
         if (!plain)
             return false;

@@ -55,7 +55,7 @@ bool option_is_equal(const struct option *option, const struct config *left,
 
 void option_copy(const struct option *option, const struct config *from, struct config *to);
 
-// Whether a name has small letters, digits and _ alone: then it may be repeated in a message.
+// Whether a name has letters, digits, _ and - alone: then it may be repeated in a message.
 bool option_name_is_plain(const char *name, size_t length) LB_MUST_CHECK;
 
 #endif

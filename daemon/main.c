@@ -2,7 +2,6 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "config/config.h"
 #include "daemon/io/app.h"
@@ -53,7 +52,7 @@ static void print_help(void)
                  "                    redis+unix:///path.sock[?db=N] or memory://\n"
                  "  --config FILE     read options from FILE (default " CONFIG_PATH_DEFAULT ",\n"
                  "                    if it exists)\n"
-                 "  --set key=value   set one option; goes before the file\n"
+                 "  --set key=value   set one option; wins over the file\n"
                  "  --check-config    check the configuration and exit\n"
                  "  --print-config    print every option with the value in force and exit\n"
                  "  --version         print the version and exit\n"
@@ -116,7 +115,6 @@ static int refuse_config(const struct config_error *error)
 static int run_task(const struct launch *launch, enum task task)
 {
     static struct config config;
-    struct backend_url url;
     struct config_error error;
 
     if (launch_config(launch, &config, &error) < 0)
@@ -125,11 +123,7 @@ static int run_task(const struct launch *launch, enum task task)
         config_print(stdout, &config);
         return 0;
     }
-
-    int r = config_read_backend(&config, &url, &error);
-
-    explicit_bzero(&url, sizeof(url));
-    if (r < 0)
+    if (launch_check(&config, &error) < 0)
         return refuse_config(&error);
     if (task == TASK_CHECK)
         return 0;

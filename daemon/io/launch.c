@@ -2,6 +2,10 @@
 #include "daemon/io/launch.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/io/listener.h"
 
 static int load_file(const struct launch *launch, struct config *config,
                      struct config_error *ret_error)
@@ -44,4 +48,25 @@ int launch_config(const struct launch *launch, struct config *ret_config,
     if (r == 0)
         *ret_config = config;
     return r;
+}
+
+static int check_group(const char *group, struct config_error *ret_error)
+{
+    struct config_error error = {.option = "socket_group"};
+    gid_t gid;
+
+    if (!*group || listener_find_group(group, &gid) == 0)
+        return 0;
+    (void)snprintf(error.message, sizeof(error.message), "there is no group \"%s\"", group);
+    *ret_error = error;
+    return -ENOENT;
+}
+
+int launch_check(const struct config *config, struct config_error *ret_error)
+{
+    struct backend_url url;
+    int r = config_read_backend(config, &url, ret_error);
+
+    explicit_bzero(&url, sizeof(url));
+    return r < 0 ? r : check_group(config->socket_group, ret_error);
 }

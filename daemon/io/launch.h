@@ -21,4 +21,9 @@ struct launch {
 int launch_config(const struct launch *launch, struct config *ret_config,
                   struct config_error *ret_error) LB_MUST_CHECK;
 
+// Checks what the options point to: the password file and the group. A socket that the service
+// manager made needs no group, but a name that is none is a mistake all the same. Returns 0, or a
+// negative errno with `ret_error` filled.
+int launch_check(const struct config *config, struct config_error *ret_error) LB_MUST_CHECK;
+
 #endif

@@ -67,6 +67,25 @@ static void lock_path(const char *path, char ret_path[sizeof(((struct listener *
     (void)sprintf(ret_path, "%s.lock", path);
 }
 
+// The lock file is the first thing that is made, so what is wrong with the place shows here.
+static int lock_file_problem(const char *path, const char *lock, char *ret_problem)
+{
+    int error = errno;
+    bool is_missing = error == ENOENT || error == ENOTDIR;
+
+    if (is_missing)
+        (void)snprintf(ret_problem, LISTENER_PROBLEM_BYTES_MAX,
+                       "cannot create the socket %s: there is no directory %.*s; create it, or "
+                       "choose another place with --socket",
+                       path, (int)(strrchr(path, '/') - path), path);
+    else
+        (void)snprintf(ret_problem, LISTENER_PROBLEM_BYTES_MAX,
+                       "cannot create the socket %s: %s on its lock file %s; let this user write "
+                       "there, or choose another place with --socket",
+                       path, strerror(error), lock);
+    return -error;
+}
+
 // A daemon that ends removes its lock file, so a lock may turn out to be on a file that is gone:
 // then there is a newer one to be locked.
 static int lock_out_others(struct listener *listener, char *ret_problem)
@@ -78,7 +97,7 @@ static int lock_out_others(struct listener *listener, char *ret_problem)
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
         if (fd < 0)
-            return problem_errno(ret_problem, "cannot be opened", path);
+            return lock_file_problem(listener->path, path, ret_problem);
         if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
             (void)close(fd);
             return problem(ret_problem, EADDRINUSE, "another lockbrokerd runs on this socket",
@@ -118,7 +137,7 @@ static int clear_path(const char *path, const struct sockaddr_un *address, char 
     return 0;
 }
 
-static int find_group(const char *name, gid_t *ret_gid, char *ret_problem)
+int listener_find_group(const char *name, gid_t *ret_gid)
 {
     char *end;
     unsigned long number = strtoul(name, &end, 10);
@@ -131,23 +150,36 @@ static int find_group(const char *name, gid_t *ret_gid, char *ret_problem)
     const struct group *group = getgrnam(name);
 
     if (!group)
-        return problem(ret_problem, ENOENT, "there is no such group", name);
+        return -ENOENT;
     *ret_gid = group->gr_gid;
     return 0;
 }
 
-static int set_access(const char *path, mode_t mode, const char *group, char *ret_problem)
+static int set_group(const char *path, const char *group, char *ret_problem)
 {
     gid_t gid;
+    int error = ENOENT;
 
-    if (*group) {
-        int r = find_group(group, &gid, ret_problem);
-
-        if (r < 0)
-            return r;
-        if (chown(path, (uid_t)-1, gid) < 0)
-            return problem_errno(ret_problem, "cannot be given to socket_group", path);
+    if (listener_find_group(group, &gid) < 0) {
+        (void)snprintf(ret_problem, LISTENER_PROBLEM_BYTES_MAX,
+                       "socket_group: there is no group \"%s\"", group);
+    } else if (chown(path, (uid_t)-1, gid) < 0) {
+        error = errno;
+        (void)snprintf(ret_problem, LISTENER_PROBLEM_BYTES_MAX,
+                       "socket_group: %s cannot be given to the group \"%s\": %s", path, group,
+                       strerror(error));
+    } else {
+        return 0;
     }
+    return -error;
+}
+
+static int set_access(const char *path, mode_t mode, const char *group, char *ret_problem)
+{
+    int r = *group ? set_group(path, group, ret_problem) : 0;
+
+    if (r < 0)
+        return r;
     if (chmod(path, mode) < 0)
         return problem_errno(ret_problem, "its mode cannot be set", path);
     return 0;

@@ -21,7 +21,10 @@ struct listener {
     bool is_pause_told;
 };
 
-#define LISTENER_PROBLEM_BYTES_MAX 256
+#define LISTENER_PROBLEM_BYTES_MAX 512
+
+// The group of that name or number. Returns 0 or -ENOENT.
+int listener_find_group(const char *name, gid_t *ret_gid) LB_MUST_CHECK;
 
 // Takes the socket that systemd passed, if there is one, or makes one at `path`: a file left by a
 // daemon that died is replaced, one in use is refused. Nobody can connect before owner and mode are

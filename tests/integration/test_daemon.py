@@ -54,6 +54,18 @@ def test_a_path_too_long_for_a_socket_is_refused(lab):
     assert os.listdir(directory) == []
 
 
+def test_a_place_where_no_socket_can_be_is_told_with_a_way_out(lab):
+    missing = lab.new_daemon("memory://", socket_path=lab.path("missing/s")).launch()
+    assert missing.wait_exit() == 1
+    assert f"there is no directory {lab.path('missing')}" in missing.log()
+    assert "--socket" in missing.log() and ".lock" not in missing.log()
+    os.symlink("/nonexistent", lab.path("s.lock"))
+    refused = lab.new_daemon("memory://", socket_path=lab.path("s")).launch()
+    assert refused.wait_exit() == 1
+    assert f"cannot create the socket {lab.path('s')}" in refused.log()
+    assert "--socket" in refused.log()
+
+
 def test_the_mode_of_the_socket(lab):
     daemon = lab.daemon("memory://", socket_mode="0600")
     assert stat.S_IMODE(os.stat(daemon.socket_path).st_mode) == 0o600
@@ -148,6 +160,9 @@ def test_command_line(lab):
     assert run("--config", good, "--check-config").returncode == 0
     refused = run("--config", bad, "--check-config")
     assert refused.returncode != 0 and "ttl_maxx" in refused.stderr
+    assert run("--set", " ttl_max = 5s ", "--check-config").returncode == 0
+    refused = run("--set", "ttl-max=5s", "--check-config")
+    assert refused.returncode == 2 and "did you mean ttl_max?" in refused.stderr
     printed = run("--config", good, "--set", "max_wait=5s", "--print-config")
     assert printed.returncode == 0
     for option in ["ttl_max", "max_wait", "prefix", "backend", "socket"]:
@@ -157,6 +172,16 @@ def test_command_line(lab):
     assert run("--config", good, "--print-config").stdout == printed.stdout
     assert run("--nonsense").returncode != 0
     assert run("--backend", "gopher://x", "--check-config").returncode != 0
+
+
+@pytest.mark.parametrize("option,value,what", [
+    ("backend_password_file", "/nonexistent", "/nonexistent: the file cannot be opened"),
+    ("socket_group", "no-such-group", 'there is no group "no-such-group"')])
+def test_what_an_option_points_to_is_checked_and_the_option_named(lab, option, value, what):
+    arguments = ["--socket", lab.path("s"), "--set", f"{option}={value}"]
+    for refused in [run(*arguments, "--check-config"), run(*arguments)]:
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"lockbrokerd: {option}: {what}"), refused.stderr
 
 
 # The log.

@@ -82,6 +82,12 @@ START_TEST(test_set)
     ck_assert_str_eq(config.prefix, "");
     ck_assert_int_eq(config_set(&config, "prefix=a=b:", &error), 0);
     ck_assert_str_eq(config.prefix, "a=b:");
+    ck_assert_int_eq(config_set(&config, " \tttl_max = 6s\t ", &error), 0);
+    ck_assert_int_eq(config.ttl_max_ms, 6000);
+    ck_assert_int_eq(config_set(&config, "prefix =  a b: ", &error), 0);
+    ck_assert_str_eq(config.prefix, "a b:");
+    ck_assert_int_eq(config_set(&config, "prefix = ", &error), 0);
+    ck_assert_str_eq(config.prefix, "");
     ck_assert_int_eq(config_set_flag(&config, "--socket", "socket", "/tmp/s", &error), 0);
     ck_assert_str_eq(config.socket, "/tmp/s");
 }
@@ -99,15 +105,19 @@ static const struct {
     {"log_level=loud",
      "--set log_level: \"loud\" is not a log level (error, warning, notice, info or debug)"},
     {"socket=x", "--set socket: the path must be absolute"},
-    {"ttl=5s", "--set ttl: there is no such option"},
-    {"ttl_mx=5s", "--set ttl_mx: there is no such option; did you mean ttl_max?"},
+    {"ttl=5s", "--set: `ttl` is no option"},
+    {"ttl_mx=5s", "--set: `ttl_mx` is no option; did you mean ttl_max?"},
+    {"ttl-max=5s", "--set: `ttl-max` is no option; did you mean ttl_max?"},
+    {" TTL-Max = 5s", "--set: `TTL-Max` is no option; did you mean ttl_max?"},
+    {"ttl_max = 5 s ", "--set ttl_max: \"5 s\" is not a duration (for example 30s, 500ms, 1h)"},
     {"backend=redis://:hunter2@h:0", "--set backend: the port must be a number from 1 to 65535"},
-    {"bakcend=redis://:hunter2@h", "--set bakcend: there is no such option; did you mean backend?"},
+    {"bakcend=redis://:hunter2@h", "--set: `bakcend` is no option; did you mean backend?"},
     {"redis://:hunter2@h", "--set: an option's name, = and its value are wanted"},
     {"redis://:hunter2=@h", "--set: an option's name, = and its value are wanted"},
     {"=x", "--set: an option's name, = and its value are wanted"},
     {"", "--set: an option's name, = and its value are wanted"},
-    {" ttl_max=5s", "--set: an option's name, = and its value are wanted"},
+    {" =x", "--set: an option's name, = and its value are wanted"},
+    {"ttl max=5s", "--set: an option's name, = and its value are wanted"},
     {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=1",
      "--set: an option's name, = and its value are wanted"},
 };
@@ -138,6 +148,25 @@ START_TEST(test_long_values_are_cut_in_messages)
     ck_assert_int_eq(config_set(&config, assignment, &error), -EINVAL);
     ck_assert_uint_lt(strlen(error.message), 200);
     ck_assert_ptr_nonnull(strstr(error.message, "xxx...\""));
+}
+END_TEST
+
+START_TEST(test_a_long_value_is_refused_not_cut)
+{
+    struct config_error error;
+    struct config config;
+    char assignment[1200] = "backend_password_file=/";
+    size_t begin = strlen(assignment) - 1;
+
+    config_init_defaults(&config);
+    memset(assignment + begin + 1, 'x', 1022);
+    assignment[begin + 1023] = '\0';
+    ck_assert_int_eq(config_set(&config, assignment, &error), 0);
+    ck_assert_uint_eq(strlen(config.backend_password_file), 1023);
+    assignment[begin + 1023] = 'x';
+    assignment[begin + 1024] = '\0';
+    ck_assert_int_eq(config_set(&config, assignment, &error), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.message, "longer than 1023"));
 }
 END_TEST
 
@@ -304,6 +333,7 @@ Suite *config_suite(void)
     tcase_add_test(tests, test_set);
     tcase_add_loop_test(tests, test_set_wrongly, 0, LB_ARRAY_LENGTH(wrong_sets));
     tcase_add_test(tests, test_long_values_are_cut_in_messages);
+    tcase_add_test(tests, test_a_long_value_is_refused_not_cut);
     tcase_add_test(tests, test_flag_errors_name_the_flag);
     tcase_add_test(tests, test_error_is_cut_to_fit);
     tcase_add_test(tests, test_validate);

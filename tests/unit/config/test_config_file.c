@@ -89,7 +89,8 @@ static const struct {
     {"\n\nttl_max = 5 parsecs\n", 3, "ttl_max",
      "\"5 parsecs\" is not a duration (for example 30s, 500ms, 1h)"},
     {"ttl_max =\n", 1, "ttl_max", "is not a duration"},
-    {"[lockbroker]\nttl_mx = 5s\n", 2, "ttl_mx", "did you mean ttl_max?"},
+    {"[lockbroker]\nttl_mx = 5s\n", 2, "", "`ttl_mx` is no option; did you mean ttl_max?"},
+    {"ttl-max = 5s\n", 1, "", "`ttl-max` is no option; did you mean ttl_max?"},
     {"ttl_max = 5s\nttl_max = 5s\n", 2, "ttl_max", "set twice"},
     {"ttl_max = 5s\n[lockbroker]\nttl_max = 5s\n", 3, "ttl_max", "set twice"},
     {"[redis]\n", 1, "", "no such section"},
@@ -100,7 +101,7 @@ static const struct {
     {"ttl_max: 5s\n", 1, "", "no option"},
     {"ttl_max: a=b\n", 1, "", "no option name"},
     {"= 5s\n", 1, "", "no option name"},
-    {"Ttl_max = 5s\n", 1, "", "no option name"},
+    {"Ttl_max = 5s\n", 1, "", "`Ttl_max` is no option; did you mean ttl_max?"},
     {"redis://:hunter2=@h\n", 1, "", "no option name"},
     {"ttl_max ;= 5s\n", 1, "", "no option name"},
     {"prefix = a\n b\n", 2, "", "begins with a blank"},
@@ -300,7 +301,7 @@ END_TEST
 START_TEST(test_bad_password_files)
 {
     struct backend_url url = {.port = 4711};
-    char text[1024];
+    char text[1024], expected[1024];
 
     ck_assert_int_eq(read_backend("redis://h", "", 0, &url), -EINVAL);
     ck_assert_ptr_nonnull(strstr(error.message, "is empty"));
@@ -310,9 +311,17 @@ START_TEST(test_bad_password_files)
     ck_assert_ptr_nonnull(strstr(error.message, "NUL"));
     config_error_format(&error, text, sizeof(text));
     ck_assert_ptr_null(strstr(text, "hun"));
-    ck_assert_ptr_nonnull(strstr(text, ": backend_password_file: "));
+    (void)snprintf(expected, sizeof(expected), "backend_password_file: %s: the first line",
+                   files_path("password"));
+    ck_assert_msg(strncmp(text, expected, strlen(expected)) == 0, "%s", text);
     ck_assert_int_eq(unlink(files_path("password")), 0);
     ck_assert_int_eq(config_read_backend(&config, &url, &error), -ENOENT);
+    config_error_format(&error, text, sizeof(text));
+    (void)snprintf(expected, sizeof(expected),
+                   "backend_password_file: %s: the file cannot be opened: "
+                   "No such file or directory",
+                   files_path("password"));
+    ck_assert_str_eq(text, expected);
     ck_assert_int_eq(url.port, 4711);
 }
 END_TEST

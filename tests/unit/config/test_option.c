@@ -219,6 +219,7 @@ START_TEST(test_suggest)
     ck_assert_str_eq(option_suggest("ttlmax"), "ttl_max");
     ck_assert_str_eq(option_suggest("socket_group_"), "socket_group");
     ck_assert_str_eq(option_suggest("log_levels"), "log_level");
+    ck_assert_str_eq(option_suggest("TTL-MAX"), "ttl_max");
     ck_assert_ptr_null(option_suggest("zzz"));
     ck_assert_ptr_null(option_suggest("q"));
     ck_assert_ptr_null(option_suggest(""));

@@ -96,7 +96,30 @@ END_TEST
 START_TEST(an_unknown_group_is_refused_and_nothing_is_left)
 {
     ck_assert_int_lt(listener_open(&listener, path, 0660, "no-such-group", problem), 0);
-    ck_assert_ptr_nonnull(strstr(problem, "no-such-group"));
+    ck_assert_str_eq(problem, "socket_group: there is no group \"no-such-group\"");
+}
+END_TEST
+
+START_TEST(a_group_that_cannot_be_given_is_named)
+{
+    if (geteuid() == 0)
+        return;
+    ck_assert_int_eq(listener_open(&listener, path, 0660, "root", problem), -EPERM);
+    ck_assert_ptr_nonnull(strstr(problem, "socket_group: /"));
+}
+END_TEST
+
+START_TEST(a_group_is_found_by_name_or_number)
+{
+    gid_t gid = 7;
+
+    ck_assert_int_eq(listener_find_group("daemon", &gid), 0);
+    ck_assert_uint_eq(gid, 1);
+    ck_assert_int_eq(listener_find_group("54321", &gid), 0);
+    ck_assert_uint_eq(gid, 54321);
+    ck_assert_int_eq(listener_find_group("no-such-group", &gid), -ENOENT);
+    ck_assert_int_eq(listener_find_group("4294967295", &gid), -ENOENT); // (gid_t)-1
+    ck_assert_uint_eq(gid, 54321);
 }
 END_TEST
 
@@ -204,7 +227,26 @@ END_TEST
 START_TEST(no_directory_no_socket)
 {
     ck_assert_int_eq(listener_open(&listener, "/nonexistent/s", 0660, "", problem), -ENOENT);
-    ck_assert_ptr_nonnull(strstr(problem, "/nonexistent/s"));
+    ck_assert_str_eq(problem, "cannot create the socket /nonexistent/s: there is no directory "
+                              "/nonexistent; create it, or choose another place with --socket");
+}
+END_TEST
+
+// Root may write everywhere, so it is a link in the lock file's place that stands for what is
+// forbidden.
+START_TEST(a_lock_file_that_cannot_be_made)
+{
+    char lock[140], expected[LISTENER_PROBLEM_BYTES_MAX];
+
+    (void)snprintf(lock, sizeof(lock), "%s.lock", path);
+    ck_assert_int_eq(symlink("/nonexistent", lock), 0);
+    ck_assert_int_eq(open_listener(&listener), -ELOOP);
+    (void)snprintf(expected, sizeof(expected),
+                   "cannot create the socket %s: %s on its lock file %s;", path, strerror(ELOOP),
+                   lock);
+    ck_assert_msg(strncmp(problem, expected, strlen(expected)) == 0, "%s", problem);
+    ck_assert_ptr_nonnull(strstr(problem, "--socket"));
+    ck_assert_int_eq(unlink(lock), 0);
 }
 END_TEST
 
@@ -217,6 +259,8 @@ Suite *listener_suite(void)
     tcase_add_test(tcase, it_is_made_with_its_mode_and_removed);
     tcase_add_test(tcase, it_belongs_to_its_group);
     tcase_add_test(tcase, an_unknown_group_is_refused_and_nothing_is_left);
+    tcase_add_test(tcase, a_group_that_cannot_be_given_is_named);
+    tcase_add_test(tcase, a_group_is_found_by_name_or_number);
     tcase_add_test(tcase, a_stale_socket_is_replaced);
     tcase_add_test(tcase, a_live_socket_is_left_alone);
     tcase_add_test(tcase, a_live_socket_with_a_full_backlog_is_live);
@@ -225,6 +269,7 @@ Suite *listener_suite(void)
     tcase_add_test(tcase, anothers_socket_is_not_removed);
     tcase_add_test(tcase, a_path_too_long_is_refused);
     tcase_add_test(tcase, no_directory_no_socket);
+    tcase_add_test(tcase, a_lock_file_that_cannot_be_made);
     suite_add_tcase(suite, tcase);
     return suite;
 }
