@@ -212,6 +212,26 @@ struct reply {
     const struct stats_page *stats;
 };
 
+// A success without any field.
+static inline struct reply reply_blank(void)
+{
+    return (struct reply){
+        .may_block_ms = LB_NONE,
+        .ends_in_ms = LB_NONE,
+        .fence = LB_NONE,
+        .ttl_ms = LB_NONE,
+        .valid_ms = LB_NONE,
+        .deadline_ms = LB_NONE,
+        .waited_ms = LB_NONE,
+        .frees_within_ms = LB_NONE,
+        .waiters = LB_NONE,
+        .version = LB_NONE,
+        .ttl_max_ms = LB_NONE,
+        .max_wait_ms = LB_NONE,
+        .now_ms = LB_NONE,
+    };
+}
+
 enum notice_kind {
     NOTICE_SUSPECT,
     NOTICE_OK,

@@ -42,21 +42,7 @@ const char *notice_name(enum notice_kind kind)
 
 void reply_init(struct reply *reply)
 {
-    *reply = (struct reply){
-        .may_block_ms = LB_NONE,
-        .ends_in_ms = LB_NONE,
-        .fence = LB_NONE,
-        .ttl_ms = LB_NONE,
-        .valid_ms = LB_NONE,
-        .deadline_ms = LB_NONE,
-        .waited_ms = LB_NONE,
-        .frees_within_ms = LB_NONE,
-        .waiters = LB_NONE,
-        .version = LB_NONE,
-        .ttl_max_ms = LB_NONE,
-        .max_wait_ms = LB_NONE,
-        .now_ms = LB_NONE,
-    };
+    *reply = reply_blank();
 }
 
 static void write_int(struct json_out *out, const char *name, int64_t value)

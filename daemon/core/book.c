@@ -35,23 +35,9 @@ struct reply *broker_reply(struct broker *broker, const struct session *session,
     uint64_t session_id = session && !session->closed ? session->id : 0;
     struct effect *effect = effect_add(broker, EFFECT_REPLY, session_id);
 
-    effect->reply = (struct reply){
-        .id = *id,
-        .op = op,
-        .may_block_ms = LB_NONE,
-        .ends_in_ms = LB_NONE,
-        .fence = LB_NONE,
-        .ttl_ms = LB_NONE,
-        .valid_ms = LB_NONE,
-        .deadline_ms = LB_NONE,
-        .waited_ms = LB_NONE,
-        .frees_within_ms = LB_NONE,
-        .waiters = LB_NONE,
-        .version = LB_NONE,
-        .ttl_max_ms = LB_NONE,
-        .max_wait_ms = LB_NONE,
-        .now_ms = LB_NONE,
-    };
+    effect->reply = reply_blank();
+    effect->reply.id = *id;
+    effect->reply.op = op;
     return &effect->reply;
 }
 
