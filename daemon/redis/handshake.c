@@ -42,7 +42,7 @@ static void step_add(struct handshake *handshake, int step)
 
 void handshake_init(struct handshake *handshake, const struct handshake_options *options)
 {
-    *handshake = (struct handshake){.options = *options, .memory_max = -1};
+    *handshake = (struct handshake){.options = *options};
     if (options->password)
         step_add(handshake, STEP_AUTH);
     if (options->database != 0)
@@ -156,8 +156,6 @@ static int error_take(struct handshake *handshake, int step, const char *text)
 
 static int info_take(struct handshake *handshake, int step, const struct resp *reply)
 {
-    char number[HANDSHAKE_WORD_BYTES_MAX + 1];
-
     if (reply->kind != RESP_TEXT)
         return problem_set(handshake, step, "an unexpected reply");
     if (step == STEP_INFO_SERVER) {
@@ -172,8 +170,6 @@ static int info_take(struct handshake *handshake, int step, const struct resp *r
     } else {
         (void)info_find(reply->text, "maxmemory_policy", handshake->policy,
                         sizeof(handshake->policy));
-        if (info_find(reply->text, "maxmemory", number, sizeof(number)))
-            handshake->memory_max = strtoll(number, NULL, 10);
     }
     return 0;
 }
@@ -211,12 +207,11 @@ int handshake_take(struct handshake *handshake, const struct resp *reply)
     return handshake->answered == handshake->steps_count ? HANDSHAKE_E_DONE : 0;
 }
 
-// Redis evicts only once it has a limit, and never with the policy `noeviction`. Every lock has an
-// expiry, so the volatile policies are no better for it than the others.
+// Only `noeviction` never evicts. Every lock has an expiry, so the volatile policies are no better
+// for it than the others; and without a limit of memory, one may be set at any time.
 static bool may_evict(const struct handshake *handshake)
 {
-    return handshake->memory_max > 0 && handshake->policy[0] &&
-           strcmp(handshake->policy, "noeviction") != 0;
+    return handshake->policy[0] && strcmp(handshake->policy, "noeviction") != 0;
 }
 
 void handshake_facts(const struct handshake *handshake, struct backend_facts *ret_facts)

@@ -30,12 +30,11 @@ struct handshake {
     size_t steps_count;
     size_t answered;
 
-    // What was learnt; "" or -1: nothing.
+    // What was learnt; "": nothing.
     char role[HANDSHAKE_WORD_BYTES_MAX + 1];
     char version[HANDSHAKE_WORD_BYTES_MAX + 1];
     char run_id[HANDSHAKE_WORD_BYTES_MAX + 1];
     char policy[HANDSHAKE_WORD_BYTES_MAX + 1];
-    int64_t memory_max;
     struct script_names scripts;
 
     char problem[HANDSHAKE_PROBLEM_BYTES_MAX + 1]; // with HANDSHAKE_E_REFUSED, for the log

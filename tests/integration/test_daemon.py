@@ -314,13 +314,38 @@ def test_the_link_has_a_name_and_the_right_database(lab, redis, key):
     assert redis.locks() == []
 
 
+def eviction_warnings(daemon):
+    lines = [line for line in daemon.log().splitlines() if "redis_may_evict_locks" in line]
+    assert all(line.startswith("<4>") and "maxmemory-policy noeviction" in line for line in lines)
+    return lines
+
+
+@pytest.mark.parametrize("maxmemory", ["0", "100mb"])
 @pytest.mark.parametrize("policy,evicts", [("allkeys-lru", True), ("volatile-ttl", True),
                                            ("noeviction", False)])
-def test_a_policy_that_may_evict_locks_is_warned_of(lab, key, policy, evicts):
-    redis = lab.redis("--maxmemory", "100mb", "--maxmemory-policy", policy)
+def test_a_policy_that_may_evict_locks_is_warned_of(lab, policy, evicts, maxmemory):
+    redis = lab.redis("--maxmemory", maxmemory, "--maxmemory-policy", policy)
     daemon = lab.daemon(redis)
     backend = daemon.client().ok("stats")["backend"]
     assert backend["maxmemory_policy"] == policy and backend["may_evict"] is evicts
-    warnings = [line for line in daemon.log().splitlines() if "maxmemory-policy" in line]
-    assert len(warnings) == (1 if evicts else 0)
-    assert all(line.startswith("<4>") for line in warnings)
+    assert len(eviction_warnings(daemon)) == (1 if evicts else 0)
+
+
+def test_one_warning_for_each_change_of_the_policy(lab):
+    redis = lab.redis("--maxmemory-policy", "allkeys-lru")
+    daemon = lab.daemon(redis)
+
+    def warnings_after_reconnect(ups):
+        redis.client.client_kill_filter(_id=redis.broker_links()[0]["id"])
+        wait_until(lambda: daemon.log().count("event=redis_up ") == ups, "the link is up again")
+        return len(eviction_warnings(daemon))
+
+    assert warnings_after_reconnect(2) == 1
+    redis.client.config_set("maxmemory-policy", "volatile-lru")
+    assert warnings_after_reconnect(3) == 2
+    redis.client.config_set("maxmemory", "100mb")
+    assert warnings_after_reconnect(4) == 2
+    redis.client.config_set("maxmemory-policy", "noeviction")
+    assert warnings_after_reconnect(5) == 2
+    redis.client.config_set("maxmemory-policy", "volatile-lru")
+    assert warnings_after_reconnect(6) == 3

@@ -104,8 +104,9 @@ START_TEST(test_eviction)
         {"maxmemory:1000\r\nmaxmemory_policy:noeviction\r\n", false},
         {"maxmemory:1000\r\nmaxmemory_policy:volatile-ttl\r\n", true},
         {"maxmemory:1000\r\nmaxmemory_policy:volatile-lru", true},
-        {"maxmemory:0\r\nmaxmemory_policy:allkeys-lfu\r\n", false},
-        {"maxmemory_human:1K\r\nmaxmemory_policy:allkeys-lfu\r\n", false},
+        {"maxmemory:0\r\nmaxmemory_policy:noeviction\r\n", false},
+        {"maxmemory:0\r\nmaxmemory_policy:allkeys-lfu\r\n", true},
+        {"maxmemory_policy:volatile-random\r\n", true},
         {"maxmemory:1000\r\n", false},
         {"", false},
     };

@@ -249,11 +249,11 @@ START_TEST(test_eviction_policy)
     server_run(&server, "CONFIG SET maxmemory-policy allkeys-lru");
     rig_open_up(&rig);
     ck_assert_str_eq(rig.policy, "allkeys-lru");
-    ck_assert(!rig.may_evict);
-    server_run(&server, "CONFIG SET maxmemory 100mb");
+    ck_assert(rig.may_evict); // whether there is a limit of memory yet or not
+    server_run(&server, "CONFIG SET maxmemory-policy noeviction");
     (void)server_number(&server, "CLIENT KILL TYPE normal");
     rig_await_up(&rig, 2);
-    ck_assert(rig.may_evict);
+    ck_assert(!rig.may_evict);
 }
 END_TEST
 
