@@ -40,19 +40,16 @@ static int break_request(const char *key, const char *reason, struct request *re
 
 static void break_print(const char *key, const struct reply *reply)
 {
+    char escaped[TEXT_ESCAPED_BYTES(LB_KEY_BYTES_MAX)];
     char holder[HOLDER_BYTES_MAX] = "nobody known";
-    char line[2 * HOLDER_BYTES_MAX + LB_KEY_BYTES_MAX];
-    char escaped[2 * sizeof(line)];
 
-    if (!reply->held) {
-        (void)snprintf(line, sizeof(line), "%s is free, nothing was broken", key);
-    } else {
-        if (reply->holder)
-            holder_describe(reply->holder, holder, sizeof(holder));
-        (void)snprintf(line, sizeof(line), "%s was taken away from %s", key, holder);
-    }
-    text_escape(line, escaped, sizeof(escaped));
-    (void)puts(escaped);
+    text_escape(key, escaped, sizeof(escaped));
+    if (reply->holder)
+        holder_describe_former(reply->holder, holder, sizeof(holder));
+    if (reply->held)
+        (void)printf("%s was taken away from %s\n", escaped, holder);
+    else
+        (void)printf("%s is free, nothing was broken\n", escaped);
 }
 
 static int break_ask(struct lb_client *client, const struct request *request, bool as_json)

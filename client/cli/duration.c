@@ -47,18 +47,35 @@ int duration_parse(const char *text, int64_t *ret_ms)
     return duration_scale(number, c, ret_ms);
 }
 
+static void duration_put(char *target, size_t size, int64_t large, const char *large_unit,
+                         int64_t small, const char *small_unit)
+{
+    if (small == 0)
+        (void)snprintf(target, size, "%" PRId64 "%s", large, large_unit);
+    else
+        (void)snprintf(target, size, "%" PRId64 "%s %" PRId64 "%s", large, large_unit, small,
+                       small_unit);
+}
+
 void duration_format(int64_t ms, char *target, size_t size)
 {
     int64_t s = ms / 1000;
 
     if (ms < 1000)
-        (void)snprintf(target, size, "%" PRId64 "ms", ms);
-    else if (s < 60)
+        duration_put(target, size, ms, "ms", 0, "");
+    else if (s < 60 && ms % 1000 >= 100)
         (void)snprintf(target, size, "%" PRId64 ".%" PRId64 "s", s, ms % 1000 / 100);
+    else if (s < 60)
+        duration_put(target, size, s, "s", 0, "");
     else if (s < 60 * 60)
-        (void)snprintf(target, size, "%" PRId64 "m %" PRId64 "s", s / 60, s % 60);
+        duration_put(target, size, s / 60, "m", s % 60, "s");
     else if (s < 24 * 60 * 60)
-        (void)snprintf(target, size, "%" PRId64 "h %" PRId64 "m", s / 3600, s % 3600 / 60);
+        duration_put(target, size, s / 3600, "h", s % 3600 / 60, "m");
     else
-        (void)snprintf(target, size, "%" PRId64 "d %" PRId64 "h", s / 86400, s % 86400 / 3600);
+        duration_put(target, size, s / 86400, "d", s % 86400 / 3600, "h");
+}
+
+void duration_format_up(int64_t ms, char *target, size_t size)
+{
+    duration_format(ms > 1000 ? (ms + 999) / 1000 * 1000 : ms, target, size);
 }

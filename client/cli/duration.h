@@ -15,7 +15,10 @@
 // Returns 0, DURATION_E_NO_UNIT or DURATION_E_MALFORMED.
 int duration_parse(const char *text, int64_t *ret_ms) LB_MUST_CHECK;
 
-// Writes a duration in its two largest units: "350ms", "4.2s", "3m 5s", "2h 4m", "5d 3h".
+// Writes a duration in its two largest units: "350ms", "30s", "4.2s", "3m 5s", "2h", "5d 3h".
 void duration_format(int64_t ms, char *target, size_t size);
+
+// The same for a time to wait: from a second on, rounded up to whole ones.
+void duration_format_up(int64_t ms, char *target, size_t size);
 
 #endif

@@ -17,6 +17,7 @@
 #include "client/cli/child.h"
 #include "client/cli/duration.h"
 #include "client/cli/guard_signals.h"
+#include "client/cli/loss.h"
 #include "client/cli/message.h"
 #include "client/cli/terminal.h"
 
@@ -40,6 +41,7 @@ struct guard {
     bool must_stop; // we were told, or decided, that the lock is lost
     bool was_killed;
     bool was_disconnected;
+    bool is_in_doubt;   // and that was said
     bool stop_is_asked; // somebody sent us SIGTSTP
     int64_t kill_at_ms;
 };
@@ -51,6 +53,22 @@ int64_t guard_margin_ms(int64_t ttl_ms)
     if (margin_ms < 100)
         margin_ms = 100;
     return margin_ms < 3000 ? margin_ms : 3000;
+}
+
+// Later than a broker that still speaks tells a loss, so that its word comes first, and early
+// enough for SIGKILL after half of the rest. A question asked later than that says that we were
+// stopped ourselves: its answer is waited for, but not past a deadline that has not passed yet.
+int64_t guard_stop_at_ms(int64_t deadline_ms, int64_t ttl_ms, int64_t asked_ms)
+{
+    int64_t margin_ms = guard_margin_ms(ttl_ms);
+    int64_t stop_at_ms = deadline_ms - margin_ms / 2;
+    int64_t latest_ms = deadline_ms - margin_ms / 4;
+
+    if (asked_ms == LB_NONE || asked_ms < stop_at_ms)
+        return stop_at_ms;
+    if (asked_ms >= deadline_ms || asked_ms + GUARD_ANSWER_MS < latest_ms)
+        return asked_ms + GUARD_ANSWER_MS;
+    return latest_ms;
 }
 
 // ---- the end of the lock ----
@@ -69,21 +87,46 @@ static void guard_stop_command(struct guard *guard, const char *reason)
         return;
     guard->must_stop = true;
     guard->kill_at_ms = left_ms > 0 ? now_ms + left_ms / 2 : now_ms;
-    message_print("the lock '%s' is lost (%s); stopping the command", lb_grant_key(guard->grant),
-                  reason);
+    message_print("the lock '%s' is lost: %s (%s); the command is stopped",
+                  lb_grant_key(guard->grant), loss_clause(reason), reason);
     guard_signal_group(guard, SIGTERM);
     guard_signal_group(guard, SIGCONT);
 }
 
-// When the command has to be stopped if nothing is heard any more.
 static int64_t guard_stop_at(const struct guard *guard)
 {
     const struct lb_grant *grant = guard->grant;
-    int64_t stop_at_ms = grant->deadline_ms - guard_margin_ms(grant->ttl_ms);
 
-    if (grant->check && grant->check->sent_ms + GUARD_ANSWER_MS > stop_at_ms)
-        return grant->check->sent_ms + GUARD_ANSWER_MS;
-    return stop_at_ms;
+    return guard_stop_at_ms(grant->deadline_ms, grant->ttl_ms,
+                            grant->check ? grant->check->sent_ms : LB_NONE);
+}
+
+static void guard_tell_doubt(struct guard *guard)
+{
+    const char *key = lb_grant_key(guard->grant);
+    int64_t left_ms = lb_grant_deadline_ms(guard->grant) -
+                      guard_margin_ms(lb_grant_ttl_ms(guard->grant)) - client_now_ms();
+    char left[DURATION_BYTES_MAX];
+
+    guard->is_in_doubt = true;
+    duration_format_up(left_ms > 0 ? left_ms : 0, left, sizeof(left));
+    message_print("the lease of '%s' is not confirmed (%s); the command is stopped in %s unless "
+                  "that changes",
+                  key, loss_doubt_clause(lb_grant_suspect_reason(guard->grant)), left);
+}
+
+static void guard_take_event(struct guard *guard, enum lb_event_kind kind)
+{
+    if (kind == LB_EVENT_LOST)
+        guard_stop_command(guard, lb_grant_lost_reason(guard->grant));
+    if (guard->must_stop || guard->has_ended)
+        return;
+    if (kind == LB_EVENT_SUSPECT)
+        guard_tell_doubt(guard);
+    if (kind == LB_EVENT_OK && guard->is_in_doubt) {
+        guard->is_in_doubt = false;
+        message_print("the lease of '%s' is confirmed again", lb_grant_key(guard->grant));
+    }
 }
 
 static void guard_tell_disconnected(struct guard *guard)
@@ -105,14 +148,12 @@ static void guard_tend_lock(struct guard *guard)
     struct lb_event event;
     int r = lb_dispatch(guard->client);
 
-    while (lb_next_event(guard->client, &event)) {
-        if (event.kind == LB_EVENT_LOST)
-            guard_stop_command(guard, lb_grant_lost_reason(guard->grant));
-    }
+    while (lb_next_event(guard->client, &event))
+        guard_take_event(guard, event.kind);
     if (r != 0)
         guard_tell_disconnected(guard);
     if (!guard->must_stop && client_now_ms() >= guard_stop_at(guard))
-        guard_stop_command(guard, r != 0 ? "disconnected" : "the broker does not answer");
+        guard_stop_command(guard, r != 0 ? "disconnected" : LOSS_UNCONFIRMED);
 }
 
 static bool guard_group_is_gone(const struct guard *guard)
@@ -151,7 +192,7 @@ static void guard_suspend(struct guard *guard, int signal)
     (void)lb_dispatch(guard->client);
     if (client_now_ms() >= guard_stop_at(guard) && lb_grant_state(guard->grant) != LB_GRANT_LOST &&
         client_check(guard->grant, GUARD_RECHECK_MS) != 0)
-        guard_stop_command(guard, "not confirmed after a stop");
+        guard_stop_command(guard, LOSS_UNCONFIRMED);
     guard_tend_lock(guard);
     guard_signal_group(guard, SIGCONT);
 }

@@ -20,7 +20,11 @@ struct guard_result {
 int guard_run(struct lb_client *client, struct lb_grant *grant, char **command, bool inherit,
               struct guard_result *ret_result) LB_MUST_CHECK;
 
-// How long before its deadline a holder stops, for a lease of this ttl.
+// How long before its deadline the broker tells a loss, for a lease of this ttl.
 int64_t guard_margin_ms(int64_t ttl_ms);
+
+// When the command has to be stopped if nothing is heard any more, for the last deadline told.
+// `asked_ms` is when the broker was asked a question that it has not answered, or LB_NONE.
+int64_t guard_stop_at_ms(int64_t deadline_ms, int64_t ttl_ms, int64_t asked_ms);
 
 #endif

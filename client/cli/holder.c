@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/cli/duration.h"
+#include "client/cli/text.h"
 #include "proto/macros.h"
 
 LB_PRINTF(3, 4)
@@ -31,10 +32,31 @@ static void holder_add_duration(char *target, size_t size, const char *format_pr
     holder_add(target, size, "%s%s", format_prefix, duration);
 }
 
+static void holder_add_escaped(char *target, size_t size, const char *before, const char *text,
+                               const char *after)
+{
+    char escaped[TEXT_ESCAPED_BYTES(LB_CLIENT_BYTES_MAX)];
+
+    if (!text || text[0] == '\0')
+        return;
+    text_escape(text, escaped, sizeof(escaped));
+    holder_add(target, size, "%s%s%s", before, escaped, after);
+}
+
+static void holder_add_note(char *target, size_t size, const char *note)
+{
+    char quoted[TEXT_ESCAPED_BYTES(LB_NOTE_BYTES_MAX) + 2];
+
+    if (!note || note[0] == '\0')
+        return;
+    text_quote(note, quoted, sizeof(quoted));
+    holder_add(target, size, ", %s", quoted);
+}
+
 static void holder_add_who(const struct holder *holder, char *target, size_t size)
 {
     if (holder->kind == HOLDER_BROKER)
-        holder_add(target, size, "the broker on host %s", holder->host ? holder->host : "?");
+        holder_add(target, size, "another lockbroker");
     else if (holder->kind == HOLDER_FOREIGN)
         holder_add(target, size, "a program that does not use the broker");
     else if (holder->pid != LB_NONE)
@@ -43,19 +65,26 @@ static void holder_add_who(const struct holder *holder, char *target, size_t siz
         holder_add(target, size, "a client of this broker");
     if (holder->uid != LB_NONE)
         holder_add(target, size, " of uid %" PRId64, holder->uid);
-    if (holder->client && holder->client[0])
-        holder_add(target, size, " (%s)", holder->client);
+    if (holder->kind != HOLDER_LOCAL)
+        holder_add_escaped(target, size, " on host ", holder->host, "");
+    holder_add_escaped(target, size, " (", holder->client, ")");
+    holder_add_note(target, size, holder->note);
 }
 
 void holder_describe(const struct holder *holder, char *target, size_t size)
 {
     target[0] = '\0';
     holder_add_who(holder, target, size);
-    if (holder->note && holder->note[0])
-        holder_add(target, size, ", \"%s\"", holder->note);
     holder_add_duration(target, size, ", for ", holder->held_ms);
     if (holder->without_expiry)
         holder_add(target, size, ", without expiry");
     else
         holder_add_duration(target, size, ", expires in ", holder->ttl_left_ms);
+}
+
+void holder_describe_former(const struct holder *holder, char *target, size_t size)
+{
+    target[0] = '\0';
+    holder_add_who(holder, target, size);
+    holder_add_duration(target, size, ", which held it for ", holder->held_ms);
 }

@@ -6,9 +6,13 @@
 
 #include "proto/message.h"
 
-#define HOLDER_BYTES_MAX 1024
+#define HOLDER_BYTES_MAX 4096
 
-// Writes a phrase such as `pid 4711 of uid 0 (lockbroker run), "nightly backup", since 3m 5s`.
+// Writes a phrase such as `pid 4711 of uid 0 (lockbroker run), "nightly backup", for 3m 5s`. What
+// others chose in it is escaped.
 void holder_describe(const struct holder *holder, char *target, size_t size);
+
+// The same of somebody who just ceased to hold it: `..., which held it for 3m 5s`.
+void holder_describe_former(const struct holder *holder, char *target, size_t size);
 
 #endif

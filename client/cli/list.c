@@ -14,7 +14,9 @@
 static const char list_help[] =
     "Usage: lockbroker list [--prefix TEXT] [--json] [--socket PATH]\n"
     "\n"
-    "Shows the locks that clients of this broker hold or wait for.\n"
+    "Shows the locks of this broker: those that its clients hold or wait for, with their holder "
+    "and\n"
+    "the number of waiters. Locks of other hosts are not among them; see 'lockbroker query'.\n"
     "\n"
     "  --prefix TEXT  only keys that begin with TEXT\n"
     "  --json         print the broker's answers as they are: one line of JSON for each page\n"

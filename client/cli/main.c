@@ -15,7 +15,7 @@ static const char main_help[] =
     "  run KEY [OPTION]... -- CMD [ARG]...  run a command while holding the lock KEY\n"
     "  ping                                 ask the broker whether it and Redis are up\n"
     "  query KEY                            who holds KEY? exit 0: held, 1: free\n"
-    "  list                                 the locks held or waited for on this host\n"
+    "  list                                 the locks of this broker, with holders and waiters\n"
     "  stats                                the broker's figures\n"
     "  break KEY --reason TEXT              take a lock away from its holder\n"
     "\n"

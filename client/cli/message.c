@@ -6,12 +6,12 @@
 
 #include "client/cli/text.h"
 
-#define MESSAGE_BYTES_MAX 2048
+#define MESSAGE_BYTES_MAX 8192
 
 void message_print(const char *format, ...)
 {
     char message[MESSAGE_BYTES_MAX];
-    char escaped[MESSAGE_BYTES_MAX];
+    char escaped[TEXT_ESCAPED_BYTES(MESSAGE_BYTES_MAX)];
     va_list arguments;
 
     va_start(arguments, format);
@@ -19,4 +19,15 @@ void message_print(const char *format, ...)
     va_end(arguments);
     text_escape(message, escaped, sizeof(escaped));
     (void)fprintf(stderr, "lockbroker: %s\n", escaped);
+}
+
+void message_print_escaped(const char *format, ...)
+{
+    char message[MESSAGE_BYTES_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    (void)fprintf(stderr, "lockbroker: %s\n", message);
 }

@@ -7,4 +7,7 @@
 // Prints one line, formatted as by printf. Control characters in it are escaped.
 void message_print(const char *format, ...) LB_PRINTF(1, 2);
 
+// The same for texts that are escaped already.
+void message_print_escaped(const char *format, ...) LB_PRINTF(1, 2);
+
 #endif

@@ -53,7 +53,7 @@ static int query_add_holder(struct table *table, const struct holder *holder)
     static const char *const kinds[] = {
         [HOLDER_NONE] = "nobody known",
         [HOLDER_LOCAL] = "a client of this broker",
-        [HOLDER_BROKER] = "a broker on another host",
+        [HOLDER_BROKER] = "another lockbroker",
         [HOLDER_FOREIGN] = "a program that does not use the broker",
     };
     int r = query_add_text(table, "held by", kinds[holder->kind]);

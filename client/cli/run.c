@@ -12,8 +12,10 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/guard.h"
 #include "client/cli/holder.h"
+#include "client/cli/loss.h"
 #include "client/cli/message.h"
 #include "client/cli/session.h"
+#include "client/cli/text.h"
 
 // How long the end is held up for the broker's word that the lock is free.
 #define RUN_RELEASE_MS 2000
@@ -105,6 +107,19 @@ static int run_check(const struct run *run)
     return EXIT_CODE_OK;
 }
 
+static int run_check_ttl(const struct run *run, const struct lb_client *client)
+{
+    char asked[DURATION_BYTES_MAX];
+    char most[DURATION_BYTES_MAX];
+
+    if (client->ttl_max_ms == LB_NONE || run->ttl_ms <= client->ttl_max_ms)
+        return EXIT_CODE_OK;
+    duration_format(run->ttl_ms, asked, sizeof(asked));
+    duration_format(client->ttl_max_ms, most, sizeof(most));
+    message_print("--ttl %s is over the broker's maximum of %s", asked, most);
+    return EXIT_CODE_USAGE;
+}
+
 // The exit status as the user wants it.
 static int run_map_code(const struct run *run, int code)
 {
@@ -119,19 +134,22 @@ static int run_map_code(const struct run *run, int code)
 
 static void run_report_busy(const struct run *run, int result, const struct reply *reply)
 {
+    char key[TEXT_ESCAPED_BYTES(LB_KEY_BYTES_MAX)];
     char holder[HOLDER_BYTES_MAX] = "another";
     char waited[DURATION_BYTES_MAX] = "";
 
     if (reply->holder)
         holder_describe(reply->holder, holder, sizeof(holder));
+    text_escape(run->key, key, sizeof(key));
     if (result == LB_E_BUSY) {
-        message_print("the lock '%s' is held by %s; try again later, or use --wait", run->key,
-                      holder);
+        message_print_escaped("the lock '%s' is held by %s; try again later, or use --wait", key,
+                              holder);
         return;
     }
     duration_format(reply->waited_ms > 0 ? reply->waited_ms : 0, waited, sizeof(waited));
-    message_print("the lock '%s' was not granted within %s, it is held by %s; try again later",
-                  run->key, waited, holder);
+    message_print_escaped(
+        "the lock '%s' was not granted within %s, it is held by %s; try again later", key, waited,
+        holder);
 }
 
 static int run_acquire(const struct run *run, struct lb_client *client, struct lb_grant **ret_grant)
@@ -147,8 +165,10 @@ static int run_acquire(const struct run *run, struct lb_client *client, struct l
 
     if (r == LB_E_BUSY || r == LB_E_TIMEOUT)
         run_report_busy(run, r, &refusal->incoming->reply);
-    else if (r != 0)
-        session_report(r, run->path, lb_last_message(client));
+    else if (r > 0)
+        session_report_refusal(r, &client->refusal);
+    else if (r < 0)
+        session_report_failure(r, run->path);
     calls_free(&client->calls, refusal);
     return session_exit_code(r);
 }
@@ -170,17 +190,22 @@ static int run_status_code(int status)
 }
 
 // Gives the lock back and waits a while for the outcome. Returns false when the lock turns out not
-// to have been ours up to now.
-static bool run_release(struct lb_grant *grant, const char *key)
+// to have been ours up to now, and says so unless that was told before.
+static bool run_release(struct lb_grant *grant, const char *key, bool was_told)
 {
     struct lb_release_result result = {.outcome = LB_RELEASED};
+    const char *reason;
     int r = client_release(grant, NULL, RUN_RELEASE_MS, &result);
 
     if (r == LB_E_NOT_HELD || (r == 0 && result.outcome == LB_WAS_LOST)) {
-        message_print("the lock '%s' was lost (%s)", key,
-                      result.reason[0] ? result.reason : "not held any more");
+        reason = result.reason[0] ? result.reason : "not_held";
+        if (!was_told)
+            message_print("the lock '%s' was lost while the command ran: %s (%s)", key,
+                          loss_clause(reason), reason);
         return false;
     }
+    if (was_told)
+        return false;
     if (r != 0)
         message_print("the lock '%s' could not be given back (%s); it frees itself when its lease "
                       "ends",
@@ -208,10 +233,13 @@ static int run_command(const struct run *run, struct lb_client *client, struct l
     int code = run_set_environment(grant);
     int r = 0;
 
-    if (code == EXIT_CODE_OK && !run_is_fresh(grant))
+    if (code == EXIT_CODE_OK && !run_is_fresh(grant)) {
         result.was_lost = true;
-    else if (code == EXIT_CODE_OK)
+        message_print("the lock '%s' was over before the command could start; nothing was run",
+                      run->key);
+    } else if (code == EXIT_CODE_OK) {
         r = guard_run(client, grant, run->command, !run->close, &result);
+    }
     if (r != 0) {
         message_print("cannot start a process: %s", strerror(-r));
         code = EXIT_CODE_INTERNAL;
@@ -219,7 +247,7 @@ static int run_command(const struct run *run, struct lb_client *client, struct l
         code = run_status_code(result.status);
     }
     // Whatever the command's own status: what it did may have overlapped with another holder's.
-    return run_release(grant, run->key) && !result.was_lost ? code : run->lost_code;
+    return run_release(grant, run->key, result.was_lost) ? code : run->lost_code;
 }
 
 int run_main(int argc, char **argv)
@@ -242,7 +270,9 @@ int run_main(int argc, char **argv)
         code = session_open(run.path, "lockbroker run", &client);
     if (code != EXIT_CODE_OK)
         return run_map_code(&run, code);
-    code = run_acquire(&run, client, &grant);
+    code = run_check_ttl(&run, client);
+    if (code == EXIT_CODE_OK)
+        code = run_acquire(&run, client, &grant);
     if (code == EXIT_CODE_OK)
         code = run_command(&run, client, grant);
     else

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "client/cli/duration.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/message.h"
 #include "proto/request.h"
@@ -43,10 +45,7 @@ int session_exit_code(int result)
 static const char *session_advice(int result)
 {
     switch (result) {
-    case LB_E_UNAVAILABLE:
-        return "; try again later, or see 'lockbroker stats'";
     case LB_E_QUOTA:
-    case LB_E_DRAINING:
         return "; try again later";
     case LB_E_CONFLICT:
         return "; use another key, or look at it with redis-cli TYPE";
@@ -57,32 +56,75 @@ static const char *session_advice(int result)
     }
 }
 
-void session_report(int result, const char *path, const char *message)
+// The broker's own sentence covers every reason and operation at once; the reason says more.
+static void session_report_unavailable(const struct client_refusal *refusal)
 {
-    if (result > 0)
-        message_print("%s%s", message && message[0] ? message : lb_error_text(result),
+    const char *advice = "try again later, or see 'lockbroker stats'";
+    char blocked[DURATION_BYTES_MAX + 64] = "";
+    char time[DURATION_BYTES_MAX] = "some time";
+
+    if (refusal->may_block_ms > 0) {
+        duration_format_up(refusal->may_block_ms, time, sizeof(time));
+        (void)snprintf(blocked, sizeof(blocked), "the lock may be blocked for up to %s; ", time);
+    }
+    if (refusal->retry_ms >= 0)
+        duration_format_up(refusal->retry_ms, time, sizeof(time));
+    if (strcmp(refusal->reason, "down") == 0)
+        message_print("Redis cannot be reached; %s%s", blocked, advice);
+    else if (strcmp(refusal->reason, "refused") == 0)
+        message_print("Redis refuses (see the broker's log); %s%s", blocked, advice);
+    else if (strcmp(refusal->reason, "quarantine") == 0)
+        message_print("no lock is granted for another %s: a broker or Redis that ended before may "
+                      "still have holders; %stry again then",
+                      time, blocked);
+    else
+        message_print("%s; %s%s",
+                      refusal->message[0] ? refusal->message : lb_error_text(LB_E_UNAVAILABLE),
+                      blocked, advice);
+}
+
+void session_report_refusal(int result, const struct client_refusal *refusal)
+{
+    if (result == LB_E_UNAVAILABLE)
+        session_report_unavailable(refusal);
+    else
+        message_print("%s%s", refusal->message[0] ? refusal->message : lb_error_text(result),
                       session_advice(result));
+}
+
+void session_report_failure(int result, const char *path)
+{
+    path = client_socket_path(path);
+    if (result == -ETIMEDOUT)
+        message_print("the broker at %s is there but does not answer; see its log", path);
+    else if (result == -ENOTCONN)
+        message_print("the broker at %s ended the connection; try again, or see its log", path);
+    else if (result == -ENOTSOCK)
+        message_print("%s is not a socket; name the broker's with --socket", path);
     else if (session_exit_code(result) == EXIT_CODE_UNAVAILABLE)
-        message_print("no answer from a broker at %s: %s; start lockbrokerd, or name its socket "
-                      "with --socket",
-                      client_socket_path(path), lb_error_text(result));
+        message_print("no broker at %s: %s; start lockbrokerd, or name its socket with --socket",
+                      path, lb_error_text(result));
     else if (session_exit_code(result) == EXIT_CODE_DENIED)
-        message_print("%s: %s; ask for access to it", client_socket_path(path),
-                      lb_error_text(result));
+        message_print("%s: %s; ask for access to it", path, lb_error_text(result));
     else if (result == -ENAMETOOLONG)
-        message_print("%s is too long a name for a socket; use a shorter path",
-                      client_socket_path(path));
+        message_print("%s is too long a name for a socket; use a shorter path", path);
     else
         message_print("%s", lb_error_text(result));
 }
 
 int session_open(const char *path, const char *name, struct lb_client **ret_client)
 {
-    struct lb_connect_options options = {.size = sizeof(options), .client = name};
+    struct client_refusal refusal = {.retry_ms = -1};
+    struct lb_connect_options options = {.size = sizeof(options),
+                                         .client = name,
+                                         .message = refusal.message,
+                                         .message_size = sizeof(refusal.message)};
     int r = lb_connect(path, &options, ret_client);
 
-    if (r != 0)
-        session_report(r, path, NULL);
+    if (r > 0)
+        session_report_refusal(r, &refusal);
+    else if (r < 0)
+        session_report_failure(r, path);
     return session_exit_code(r);
 }
 
@@ -97,7 +139,9 @@ int session_ask(struct lb_client *client, const struct request *request, struct 
     }
     calls_free(&client->calls, call);
     if (r > 0)
-        session_report(r, NULL, lb_last_message(client));
+        session_report_refusal(r, &client->refusal);
+    else if (r == -ETIMEDOUT)
+        message_print("%s: the broker does not answer; see its log", op_name(request->op));
     else
         message_print("%s: %s; try again", op_name(request->op), lb_error_text(r));
     return session_exit_code(r);
@@ -126,7 +170,11 @@ int session_request(enum op op, const char *key, struct request *ret_request)
     ret_request->given = REQUEST_F_KEY;
     if (key[0] != '\0' && client_set_text(ret_request->key, sizeof(ret_request->key), key))
         return EXIT_CODE_OK;
-    message_print("a key is 1 to %d bytes of UTF-8 without control characters; '%.64s' is not",
-                  LB_KEY_BYTES_MAX, key);
+    if (key[0] == '\0')
+        message_print("the key is empty; it has to have 1 to %d bytes", LB_KEY_BYTES_MAX);
+    else if (strlen(key) > LB_KEY_BYTES_MAX)
+        message_print("the key has %zu bytes; %d are the most", strlen(key), LB_KEY_BYTES_MAX);
+    else
+        message_print("the key '%s' is not UTF-8 without control characters", key);
     return EXIT_CODE_USAGE;
 }

@@ -23,11 +23,13 @@ int session_print_line(const struct call *call) LB_MUST_CHECK;
 // Says that memory ran out, and returns the exit status for that.
 int session_out_of_memory(void);
 
-// The exit status for a result of a library call, and a sentence that says what failed and what to
-// do. `path` is the socket, for failures of the connection; `message` the broker's own words, or
-// "".
+// The exit status for a result of a library call.
 int session_exit_code(int result);
-void session_report(int result, const char *path, const char *message);
+
+// Says what failed and what to do: for an LB_E_* and what the broker said with it; and for a
+// negative errno of the connection to the socket `path` (NULL: the default).
+void session_report_refusal(int result, const struct client_refusal *refusal);
+void session_report_failure(int result, const char *path);
 
 // Fills a request for `op`, for `key` if that is not NULL. Returns an exit status: a key that
 // cannot be one is said to be so.

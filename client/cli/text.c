@@ -25,7 +25,12 @@ static bool text_is_plain(const char *bytes, size_t char_bytes)
     return true;
 }
 
-void text_escape(const char *text, char *target, size_t size)
+static bool text_needs_backslash(char c, bool is_quoted)
+{
+    return c == '\\' || (is_quoted && c == '"');
+}
+
+static void text_copy(const char *text, char *target, size_t size, bool is_quoted)
 {
     size_t length = strlen(text);
     size_t used = 0;
@@ -41,14 +46,31 @@ void text_escape(const char *text, char *target, size_t size)
         if (!is_plain)
             (void)snprintf(piece, sizeof(piece), "\\x%02x", (unsigned char)text[i]);
         else
-            (void)snprintf(piece, sizeof(piece), "%s%.*s", text[i] == '\\' ? "\\" : "",
-                           (int)char_bytes, text + i);
+            (void)snprintf(piece, sizeof(piece), "%s%.*s",
+                           text_needs_backslash(text[i], is_quoted) ? "\\" : "", (int)char_bytes,
+                           text + i);
         if (used + strlen(piece) >= size)
             break;
         memcpy(target + used, piece, strlen(piece));
         used += strlen(piece);
     }
     target[used] = '\0';
+}
+
+void text_escape(const char *text, char *target, size_t size)
+{
+    text_copy(text, target, size, false);
+}
+
+void text_quote(const char *text, char *target, size_t size)
+{
+    if (size < sizeof("\"\"")) {
+        target[0] = '\0';
+        return;
+    }
+    target[0] = '"';
+    text_copy(text, target + 1, size - 2, true);
+    strcat(target, "\"");
 }
 
 size_t text_width(const char *text)

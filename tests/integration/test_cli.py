@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -68,8 +69,9 @@ def test_busy_timeout_and_a_turn(cli, client, key):
 
 
 def test_a_ttl_over_the_brokers_maximum(cli, key):
-    outcome = cli("run", key, "--ttl", "1d", "--", "echo", "ran")
+    outcome = cli("run", key, "--ttl", "1h", "--", "echo", "ran")
     assert outcome.code == 64 and outcome.out == ""
+    assert outcome.err == "lockbroker: --ttl 1h is over the broker's maximum of 30s\n"
 
 
 def test_a_key_that_is_no_lock(cli, redis, key):
@@ -82,7 +84,22 @@ def test_redis_down(cli, daemon, redis, key):
     daemon.wait_backend("down")
     outcome = cli("run", key, "--wait", "0", "--", "echo", "ran")
     assert outcome.code == 69 and outcome.out == ""
+    assert outcome.err.startswith("lockbroker: Redis cannot be reached; ")
     assert cli("ping").code == 69
+    outcome = cli("query", key)
+    assert outcome.code == 69 and outcome.err.startswith("lockbroker: Redis cannot be reached; ")
+    assert "granted" not in outcome.err
+
+
+def test_a_broker_that_is_full(lab, key):
+    daemon = lab.daemon("memory://", up=False, connections_max=1)
+    cli = Cli(daemon.socket_path)
+    wait_until(lambda: daemon.client() and cli("ping").code != 0, "it is full")
+    for argv in (["run", key, "--", "true"], ["ping"]):
+        outcome = cli(*argv)
+        assert outcome.code == 69, outcome
+        assert "as many connections as it may; try again later\n" in outcome.err
+    cli.stop()
 
 
 def test_a_stopped_broker_is_no_broker(lab, key):
@@ -90,7 +107,8 @@ def test_a_stopped_broker_is_no_broker(lab, key):
     daemon.sigstop()
     cli = Cli(daemon.socket_path)
     outcome = cli("run", key, "--", "echo", "ran")
-    assert outcome.code == 69 and "did not answer in time" in outcome.err
+    assert outcome.code == 69 and "is there but does not answer" in outcome.err
+    assert "start lockbrokerd" not in outcome.err
     cli.stop()
 
 
@@ -107,7 +125,8 @@ def test_a_deleted_key_stops_the_command(cli, redis, key, script):
     running, child = start_holder(cli, key, script)
     redis.client.delete("lockbroker:lock:" + key)
     _, outcome = stop_and_look(redis, key, running, child)
-    assert "deleted" in outcome.err
+    assert outcome.err == (f"lockbroker: the lock '{key}' is lost: its key was deleted from Redis "
+                           "(deleted); the command is stopped\n")
 
 
 @pytest.mark.parametrize("script", ["echo ready; sleep 60", TRAPPER])
@@ -136,6 +155,18 @@ def test_a_stopped_redis_stops_the_command_before_the_key_moves(cli, redis, key)
     redis.sigcont()
     assert running.wait().code == 76
     assert ended_ms < before_ms + TTL
+
+
+def test_a_stopped_redis_is_told_as_it_comes(cli, redis, key):
+    running = cli.start("run", key, "--ttl", "6s", "--", "sh", "-c", "echo ready; sleep 60")
+    assert running.line() == "ready"
+    redis.sigstop()
+    outcome = running.wait()
+    redis.sigcont()
+    lines = outcome.err.splitlines()
+    assert outcome.code == 76 and len(lines) == 2, outcome
+    assert lines[0].startswith(f"lockbroker: the lease of '{key}' is not confirmed (Redis ")
+    assert "(expired)" in lines[1], "the broker's word comes before our own"
 
 
 def test_a_broker_that_goes_down_stops_the_command(cli, daemon, key):
@@ -205,6 +236,16 @@ def test_query(cli, client, redis, key):
     assert outcome.code == 0 and "never" in outcome.out
 
 
+def test_a_lock_of_another_broker_on_this_host(cli, lab, redis, key):
+    lab.daemon(redis).client().ok("acquire", key=key)
+    outcome = cli("query", key)
+    assert outcome.code == 0
+    assert re.search(r"^held by +another lockbroker$", outcome.out, re.MULTILINE)
+    assert re.search(r"^host +\S", outcome.out, re.MULTILINE)
+    outcome = cli("run", key, "--wait", "0", "--", "true")
+    assert outcome.code == 75 and "held by another lockbroker on host " in outcome.err
+
+
 def test_list(cli, client):
     for i in range(3):
         client.ok("acquire", key=f"l/{i}", note="red \u202e alert" if i == 1 else "")
@@ -242,9 +283,9 @@ def test_stats(cli, client, key):
 def test_break(cli, client, redis, key):
     outcome = cli("break", key, "--reason", "nobody there")
     assert outcome.code == 1 and "free" in outcome.out
-    client.ok("acquire", key=key, ttl_ms=TTL, note="a note")
+    client.ok("acquire", key=key, ttl_ms=TTL, note='a "note"')
     outcome = cli("break", key, "--reason", "a test")
-    assert outcome.code == 0 and "a note" in outcome.out
+    assert outcome.code == 0 and '"a \\"note\\"", which held it for ' in outcome.out
     client.event("lost", key=key, reason="broken")
     wait_until(lambda: redis.value(key) is None, "the lock is free")
     client.ok("acquire", key=key + "2")

@@ -7,6 +7,7 @@
 #include "client/cli/duration.h"
 #include "client/cli/guard.h"
 #include "client/cli/holder.h"
+#include "client/cli/loss.h"
 #include "client/cli/text.h"
 #include "tests/unit/client/suites.h"
 
@@ -55,9 +56,9 @@ START_TEST(durations_are_written)
         int64_t ms;
         const char *text;
     } cases[] = {
-        {0, "0ms"},          {999, "999ms"},       {1000, "1.0s"},     {4250, "4.2s"},
-        {60000, "1m 0s"},    {185000, "3m 5s"},    {3600000, "1h 0m"}, {7440000, "2h 4m"},
-        {86400000, "1d 0h"}, {442800000, "5d 3h"},
+        {0, "0ms"},       {999, "999ms"},       {1000, "1s"},    {4250, "4.2s"},
+        {60000, "1m"},    {185000, "3m 5s"},    {3600000, "1h"}, {7440000, "2h 4m"},
+        {86400000, "1d"}, {442800000, "5d 3h"},
     };
     char text[DURATION_BYTES_MAX];
 
@@ -65,6 +66,12 @@ START_TEST(durations_are_written)
         duration_format(cases[i].ms, text, sizeof(text));
         ck_assert_str_eq(text, cases[i].text);
     }
+    duration_format_up(28001, text, sizeof(text));
+    ck_assert_str_eq(text, "29s");
+    duration_format_up(28000, text, sizeof(text));
+    ck_assert_str_eq(text, "28s");
+    duration_format_up(350, text, sizeof(text));
+    ck_assert_str_eq(text, "350ms");
 }
 END_TEST
 
@@ -96,6 +103,12 @@ START_TEST(text_cannot_drive_the_terminal)
     }
     text_escape("abc\x01", escaped, 6);
     ck_assert_str_eq(escaped, "abc");
+    text_quote("a \"b\" \\ \x01", escaped, sizeof(escaped));
+    ck_assert_str_eq(escaped, "\"a \\\"b\\\" \\\\ \\x01\"");
+    text_quote("abcdef", escaped, 6);
+    ck_assert_str_eq(escaped, "\"abc\"");
+    text_quote("abcdef", escaped, 3);
+    ck_assert_str_eq(escaped, "\"\"");
     ck_assert_uint_eq(text_width("gr\xc3\xbc\xc3\x9f"), 4);
 }
 END_TEST
@@ -117,11 +130,26 @@ START_TEST(holders_are_described)
                              .held_ms = LB_NONE,
                              .ttl_left_ms = LB_NONE,
                              .without_expiry = true};
+    struct holder broker = {.kind = HOLDER_BROKER,
+                            .host = "vm\x1b",
+                            .pid = LB_NONE,
+                            .uid = LB_NONE,
+                            .fence = LB_NONE,
+                            .held_ms = LB_NONE,
+                            .ttl_left_ms = 2000};
     char text[HOLDER_BYTES_MAX];
     char small[10];
 
     holder_describe(&local, text, sizeof(text));
     ck_assert_str_eq(text, "pid 12 of uid 0 (lockbroker run), \"nightly\", for 3m 5s");
+    holder_describe_former(&local, text, sizeof(text));
+    ck_assert_str_eq(text,
+                     "pid 12 of uid 0 (lockbroker run), \"nightly\", which held it for 3m 5s");
+    local.note = "the \"big\" one";
+    holder_describe_former(&local, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, ", \"the \\\"big\\\" one\", which"));
+    holder_describe(&broker, text, sizeof(text));
+    ck_assert_str_eq(text, "another lockbroker on host vm\\x1b, expires in 2s");
     holder_describe(&foreign, text, sizeof(text));
     ck_assert_str_eq(text, "a program that does not use the broker, without expiry");
     holder_describe(&local, small, sizeof(small));
@@ -211,6 +239,31 @@ START_TEST(the_margin_to_a_deadline)
 }
 END_TEST
 
+START_TEST(when_the_command_is_stopped)
+{
+    // Behind the broker's own word, at D - M; and SIGKILL, after half of the rest, still before D.
+    ck_assert_int_eq(guard_stop_at_ms(100000, 30000, LB_NONE), 98500);
+    ck_assert_int_eq(guard_stop_at_ms(100000, 1000, LB_NONE), 99950);
+    // A question that is only slow changes nothing.
+    ck_assert_int_eq(guard_stop_at_ms(100000, 30000, 98499), 98500);
+    ck_assert_int_eq(guard_stop_at_ms(100000, 1000, 99949), 99950);
+    // One that was asked late is given its time, but none past the deadline.
+    ck_assert_int_eq(guard_stop_at_ms(100000, 30000, 98600), 98800);
+    ck_assert_int_eq(guard_stop_at_ms(100000, 30000, 99900), 99250);
+    ck_assert_int_eq(guard_stop_at_ms(100000, 1000, 99960), 99975);
+    ck_assert_int_eq(guard_stop_at_ms(100000, 1000, 100000), 100200);
+}
+END_TEST
+
+START_TEST(reasons_have_clauses)
+{
+    ck_assert_str_eq(loss_clause("deleted"), "its key was deleted from Redis");
+    ck_assert_str_eq(loss_doubt_clause("no_answer"), "Redis does not answer");
+    ck_assert_str_eq(loss_clause("of_the_future"), "for a reason that this version does not know");
+    ck_assert_str_eq(loss_doubt_clause(""), "for a reason that this version does not know");
+}
+END_TEST
+
 Suite *cli_suite(void)
 {
     Suite *suite = suite_create("client/cli");
@@ -223,6 +276,8 @@ Suite *cli_suite(void)
     tcase_add_test(tcase, command_lines_that_are_right);
     tcase_add_test(tcase, command_lines_that_are_wrong);
     tcase_add_test(tcase, the_margin_to_a_deadline);
+    tcase_add_test(tcase, when_the_command_is_stopped);
+    tcase_add_test(tcase, reasons_have_clauses);
     suite_add_tcase(suite, tcase);
     return suite;
 }
