@@ -304,6 +304,7 @@ static void refusal_log(struct exchange *exchange, enum backend_op_kind kind, co
     log_begin(&line, LOG_LEVEL_WARNING, "redis_refused");
     log_text(&line, "command", script_label(kind));
     log_text(&line, "code", code);
+    log_text(&line, "hint", refusal_hint(code));
     log_number(&line, "not_logged", held_back > 0 ? held_back : LB_NONE);
     log_end(&line);
 }

@@ -149,6 +149,7 @@ static int error_take(struct handshake *handshake, int step, const char *text)
     // The name only helps whoever looks at CLIENT LIST.
     if (step == STEP_SETNAME && (strcmp(code, "NOPERM") == 0 || strstr(text, "unknown")))
         return 0;
+    handshake->hint = refusal_hint(code);
     if (step == STEP_AUTH && strncmp(text, "ERR AUTH", 8) == 0)
         return problem_set(handshake, step, "the server has no password set for this user");
     return problem_set(handshake, step, step == STEP_AUTH ? code : text);

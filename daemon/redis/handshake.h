@@ -37,7 +37,9 @@ struct handshake {
     char policy[HANDSHAKE_WORD_BYTES_MAX + 1];
     struct script_names scripts;
 
-    char problem[HANDSHAKE_PROBLEM_BYTES_MAX + 1]; // with HANDSHAKE_E_REFUSED, for the log
+    // With HANDSHAKE_E_REFUSED, for the log.
+    char problem[HANDSHAKE_PROBLEM_BYTES_MAX + 1];
+    const char *hint; // what to do about it; static, or NULL
 };
 
 #define HANDSHAKE_E_DONE    1 // all is answered and well

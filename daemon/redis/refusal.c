@@ -30,6 +30,31 @@ static const char *const err_marks[] = {
     "wrong number of arguments", "max number of clients",
 };
 
+// What whoever runs the broker can do about it.
+static const struct {
+    const char *code;
+    const char *hint;
+} hints[] = {
+    {"OOM", "Redis is at its maxmemory: raise it, or delete other keys"},
+    {"READONLY", "this server is a replica: name the master in backend"},
+    {"NOPERM", "the Redis user lacks a command or the keys of prefix: widen its ACL"},
+    {"NOAUTH", "Redis wants a password: set backend_password_file"},
+    {"WRONGPASS", "the user or the password is wrong: see backend and backend_password_file"},
+    {"MISCONF", "Redis cannot save to disk and so refuses writes: see its log"},
+    {"NOREPLICAS", "too few replicas follow: bring them up, or lower min-replicas-to-write"},
+    {"BUSY", "another script keeps Redis busy: wait, or end it with SCRIPT KILL"},
+    {"LOADING", "Redis is still loading its data: wait, the broker tries again"},
+};
+
+const char *refusal_hint(const char *code)
+{
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(hints); i++) {
+        if (strcmp(code, hints[i].code) == 0)
+            return hints[i].hint;
+    }
+    return NULL;
+}
+
 void refusal_code(const char *text, char ret_code[REFUSAL_CODE_BYTES_MAX + 1])
 {
     size_t length = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");

@@ -19,4 +19,7 @@ enum refusal refusal_classify(const char *text);
 // The error's code, its first word, for a log line: "" when it has none that looks like one.
 void refusal_code(const char *text, char ret_code[REFUSAL_CODE_BYTES_MAX + 1]);
 
+// What to do about an error with that code: a short sentence for a log line, or NULL.
+const char *refusal_hint(const char *code);
+
 #endif

@@ -59,6 +59,8 @@ struct uplink {
     int64_t up_since_ms;
     struct gate failures;
     char evicting_policy[HANDSHAKE_WORD_BYTES_MAX + 1]; // warned of; "": none
+    char label[RESOLVE_HOST_BYTES_MAX + 16];            // of the address, for the log
+    bool is_connected;                                  // the wire is; its greeting may not be over
 };
 
 static void attempt_start(struct uplink *uplink);
@@ -96,11 +98,17 @@ static void down_post(struct uplink *uplink)
     event_post(uplink, &event);
 }
 
-static const char *address_label(const struct uplink *uplink)
+// The address as it stands in a URL: 127.0.0.1:6379, [::1]:6379, or a path.
+static void label_make(struct uplink *uplink)
 {
     const struct uplink_address *address = &uplink->options.address;
+    bool is_ipv6 = address->host && strchr(address->host, ':');
 
-    return address->path ? address->path : address->host;
+    if (address->path)
+        (void)snprintf(uplink->label, sizeof(uplink->label), "%s", address->path);
+    else
+        (void)snprintf(uplink->label, sizeof(uplink->label), "%s%s%s:%d", is_ipv6 ? "[" : "",
+                       address->host, is_ipv6 ? "]" : "", address->port);
 }
 
 static void on_pause_over(uv_timer_t *timer)
@@ -122,9 +130,10 @@ static void wire_drop(struct uplink *uplink)
     if (uplink->wire)
         wire_close(uplink->wire);
     uplink->wire = NULL;
+    uplink->is_connected = false;
 }
 
-static void failure_log(struct uplink *uplink, const char *reason)
+static void failure_log(struct uplink *uplink, const char *reason, const char *hint)
 {
     struct log_line line;
     int64_t held_back;
@@ -132,27 +141,29 @@ static void failure_log(struct uplink *uplink, const char *reason)
     if (!gate_pass(&uplink->failures, reason, clock_now_ms(), &held_back))
         return;
     log_begin(&line, LOG_LEVEL_WARNING, "redis_connect_failed");
-    log_text(&line, "address", address_label(uplink));
+    log_text(&line, "address", uplink->label);
     log_text(&line, "reason", reason);
+    log_text(&line, "hint", hint);
     log_number(&line, "not_logged", held_back > 0 ? held_back : LB_NONE);
     log_end(&line);
 }
 
-// The attempt is over: pause. `reason` may lie in the handshake.
-static void attempt_fail(struct uplink *uplink, const char *reason)
+// The attempt is over: pause. `reason` may lie in the handshake; `hint` says what to do, or is
+// NULL.
+static void attempt_fail(struct uplink *uplink, const char *reason, const char *hint)
 {
     uplink->exchange.figures.connect_failures++;
-    failure_log(uplink, reason);
+    failure_log(uplink, reason, hint);
     wire_drop(uplink);
     pause_start(uplink);
     down_post(uplink);
 }
 
 // This address is no good: go on with the next one, if there is any.
-static void address_fail(struct uplink *uplink, const char *reason)
+static void address_fail(struct uplink *uplink, const char *reason, const char *hint)
 {
     if (uplink->options.address.path || uplink->address_next >= uplink->result.count) {
-        attempt_fail(uplink, reason);
+        attempt_fail(uplink, reason, hint);
         return;
     }
     wire_drop(uplink);
@@ -166,7 +177,7 @@ static void link_fail(struct uplink *uplink, const char *reason)
     struct log_line line;
 
     log_begin(&line, LOG_LEVEL_WARNING, "redis_down");
-    log_text(&line, "address", address_label(uplink));
+    log_text(&line, "address", uplink->label);
     log_text(&line, "reason", reason);
     log_number(&line, "up_ms", up_ms);
     log_end(&line);
@@ -186,9 +197,13 @@ static void on_attempt_timeout(uv_timer_t *timer)
     if (uplink->resolve) {
         resolve_abandon(uplink->resolve);
         uplink->resolve = NULL;
-        attempt_fail(uplink, "the name was not resolved in time");
+        attempt_fail(uplink, "the name was not resolved in time", "see whether DNS answers");
+    } else if (uplink->is_connected) {
+        address_fail(uplink, "connected, but no greeting in time",
+                     "is it Redis that listens there, and is it stopped or busy?");
     } else {
-        address_fail(uplink, "no connection and greeting in time");
+        address_fail(uplink, "no connection in time",
+                     "is the address right, and does a firewall drop the packets?");
     }
 }
 
@@ -254,7 +269,7 @@ static void eviction_warn(struct uplink *uplink, const struct backend_facts *fac
     if (!facts->may_evict)
         return;
     log_begin(&line, LOG_LEVEL_WARNING, "redis_may_evict_locks");
-    log_text(&line, "address", address_label(uplink));
+    log_text(&line, "address", uplink->label);
     log_text(&line, "policy", facts->policy);
     log_text(&line, "message",
              "Redis may delete held locks when memory is short: set maxmemory-policy noeviction");
@@ -266,7 +281,7 @@ static void up_log(const struct uplink *uplink, const struct backend_facts *fact
     struct log_line line;
 
     log_begin(&line, LOG_LEVEL_NOTICE, "redis_up");
-    log_text(&line, "address", address_label(uplink));
+    log_text(&line, "address", uplink->label);
     log_text(&line, "version", facts->version);
     log_text(&line, "role", facts->role);
     log_text(&line, "policy", facts->policy);
@@ -299,6 +314,7 @@ static void on_wire_open(void *context)
                                         uplink->options.host};
     int rc = 0;
 
+    uplink->is_connected = true;
     handshake_init(handshake, &options);
     for (size_t i = 0; i < handshake->steps_count && rc == 0; i++) {
         char *bytes = NULL;
@@ -311,7 +327,7 @@ static void on_wire_open(void *context)
         command_free(bytes, length);
     }
     if (rc < 0)
-        address_fail(uplink, strerror(-rc));
+        address_fail(uplink, strerror(-rc), NULL);
     else
         wire_flush(uplink->wire);
 }
@@ -331,7 +347,7 @@ static void on_wire_reply(void *context, const struct resp *reply)
     if (rc == HANDSHAKE_E_DONE)
         link_serve(uplink);
     else if (rc == HANDSHAKE_E_REFUSED)
-        address_fail(uplink, uplink->handshake.problem);
+        address_fail(uplink, uplink->handshake.problem, uplink->handshake.hint);
 }
 
 static void on_wire_end(void *context, const char *reason)
@@ -341,7 +357,7 @@ static void on_wire_end(void *context, const char *reason)
     if (uplink->state == UPLINK_UP)
         link_fail(uplink, reason);
     else
-        address_fail(uplink, reason);
+        address_fail(uplink, reason, NULL);
 }
 
 static struct wire_handlers wire_handlers_make(struct uplink *uplink)
@@ -364,7 +380,7 @@ static void address_try(struct uplink *uplink)
             return;
         }
     }
-    attempt_fail(uplink, strerror(-rc));
+    attempt_fail(uplink, strerror(-rc), NULL);
 }
 
 static void on_resolved(void *context, int status, const struct resolve_result *result)
@@ -373,7 +389,7 @@ static void on_resolved(void *context, int status, const struct resolve_result *
 
     uplink->resolve = NULL;
     if (status < 0) {
-        attempt_fail(uplink, uv_strerror(status));
+        attempt_fail(uplink, uv_strerror(status), NULL);
         return;
     }
     uplink->result = *result;
@@ -387,7 +403,7 @@ static void path_try(struct uplink *uplink)
         wire_connect_path(uplink->loop, uplink->options.address.path, &handlers, &uplink->wire);
 
     if (rc < 0)
-        attempt_fail(uplink, strerror(-rc));
+        attempt_fail(uplink, strerror(-rc), NULL);
 }
 
 static void host_try(struct uplink *uplink)
@@ -402,7 +418,7 @@ static void host_try(struct uplink *uplink)
     rc = resolve_start(uplink->loop, address->host, address->port, on_resolved, uplink,
                        &uplink->resolve);
     if (rc < 0)
-        attempt_fail(uplink, strerror(-rc));
+        attempt_fail(uplink, strerror(-rc), NULL);
 }
 
 static void attempt_start(struct uplink *uplink)
@@ -485,6 +501,7 @@ int uplink_new(uv_loop_t *loop, const struct uplink_options *options, struct upl
         uplink_free(uplink);
         return rc;
     }
+    label_make(uplink);
     uplink_init(uplink, loop);
     *ret_uplink = uplink;
     return 0;

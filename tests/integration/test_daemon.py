@@ -295,9 +295,52 @@ def test_wrong_password(lab, key):
     assert_error(client.request("acquire", key=key), "unavailable")
     wait_until(lambda: "WRONGPASS" in daemon.log() or "NOAUTH" in daemon.log(), "the log says why")
     assert "wrong-word" not in daemon.log()
+    assert " hint=" in line(daemon, "redis_connect_failed")
     redis.client.config_set("requirepass", "wrong-word")
     daemon.wait_backend("up")
     client.ok("acquire", key=key)
+
+
+def line(daemon, event):
+    """The first log line of that event."""
+    return wait_until(lambda: next((text for text in daemon.log().splitlines()
+                                    if f"event={event} " in text), None), event)
+
+
+@pytest.mark.parametrize("host,shown", [("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]")])
+def test_the_log_names_address_and_port(lab, host, shown):
+    redis = lab.new_redis("--bind", "127.0.0.1", "-::1", tcp=True)
+    daemon = lab.daemon(f"redis://{host}:{redis.port}/0", up=False)
+    address = f" address={shown}:{redis.port} "
+    assert address in line(daemon, "redis_connect_failed")
+    redis.start()
+    daemon.wait_backend("up")
+    assert address in line(daemon, "redis_up")
+    redis.kill()
+    assert address in line(daemon, "redis_down")
+
+
+def test_a_connection_that_hangs_may_be_a_firewalls_doing(lab):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        waiting = [socket.socket() for _ in range(3)]  # the kernel drops what is more
+        for sock in waiting:
+            sock.setblocking(False)
+            sock.connect_ex(address)
+        daemon = lab.daemon(f"redis://127.0.0.1:{address[1]}/0", up=False, connect_timeout="200ms")
+        told = line(daemon, "redis_connect_failed")
+        assert "no connection in time" in told and "firewall" in told
+        for sock in waiting:
+            sock.close()
+
+
+def test_a_greeting_that_does_not_come_is_no_firewalls_doing(lab, redis):
+    redis.sigstop()
+    daemon = lab.daemon(redis, up=False, connect_timeout="200ms")
+    told = line(daemon, "redis_connect_failed")
+    assert "no greeting in time" in told and " hint=" in told and "firewall" not in told
 
 
 def test_the_link_has_a_name_and_the_right_database(lab, redis, key):

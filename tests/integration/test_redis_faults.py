@@ -281,10 +281,11 @@ def test_scripts_flushed(redis, client, key):
     assert not events(client, "lost") and redis.locks() == []
 
 
-def test_redis_that_refuses_writes(redis, client, key):
+def test_redis_that_refuses_writes(redis, daemon, client, key):
     client.ok("acquire", key=key, ttl_ms=T)
     redis.client.config_set("maxmemory", 1)
     assert client.fails("unavailable", "acquire", key=key + "2")["reason"] == "refused"
+    assert 'code=OOM hint="Redis is at its maxmemory' in daemon.log()
     waiting = client.send("acquire", key=key + "3", wait_ms=-1)
     time.sleep(T / 1000 * 1.5)
     # What is held stays held: a renewal needs no memory.

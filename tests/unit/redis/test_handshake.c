@@ -4,6 +4,7 @@
 
 #include "daemon/redis/command.h"
 #include "daemon/redis/handshake.h"
+#include "daemon/redis/refusal.h"
 #include "tests/unit/redis/suites.h"
 
 #define SHA_REPLY    "$40\r\n0123456789abcdef0123456789abcdef01234567\r\n"
@@ -139,15 +140,18 @@ START_TEST(test_auth_refused)
     refused_with("+QUEUED\r\n", "unexpected");
     begin(NULL, NULL, 0);
     refused_with("-NOAUTH Authentication required.\r\n", "NOAUTH");
+    ck_assert_str_eq(handshake.hint, refusal_hint("NOAUTH"));
     begin(NULL, NULL, 3);
     refused_with("-ERR DB index is out of range\r\n", "SELECT: ERR DB index");
+    ck_assert_ptr_null(handshake.hint);
 }
 END_TEST
 
 START_TEST(test_server_refused)
 {
     begin(NULL, NULL, 0);
-    refused_with("+OK\r\n" INFO_SERVER INFO_REPLICA, "replica");
+    refused_with("-NOPERM no\r\n" INFO_SERVER INFO_REPLICA, "replica");
+    ck_assert_ptr_null(handshake.hint); // that of a step that did not matter
     begin(NULL, NULL, 0);
     refused_with("+OK\r\n" INFO_SERVER "$2\r\n\r\n\r\n", "role");
     begin(NULL, NULL, 0);

@@ -1,5 +1,6 @@
 // Which error replies mean that nothing was done.
 #include <stdlib.h>
+#include <string.h>
 
 #include "daemon/redis/refusal.h"
 #include "proto/macros.h"
@@ -82,6 +83,23 @@ START_TEST(test_code)
 }
 END_TEST
 
+START_TEST(test_hint)
+{
+    static const char *const codes[] = {"OOM",     "READONLY",   "NOPERM", "NOAUTH", "WRONGPASS",
+                                        "MISCONF", "NOREPLICAS", "BUSY",   "LOADING"};
+
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(codes); i++) {
+        const char *hint = refusal_hint(codes[i]);
+
+        ck_assert_msg(hint && strlen(hint) < 80, "%s", codes[i]);
+    }
+    ck_assert_ptr_nonnull(strstr(refusal_hint("OOM"), "maxmemory"));
+    ck_assert_ptr_nonnull(strstr(refusal_hint("BUSY"), "SCRIPT KILL"));
+    ck_assert_ptr_null(refusal_hint("ERR"));
+    ck_assert_ptr_null(refusal_hint(""));
+}
+END_TEST
+
 Suite *refusal_suite(void)
 {
     Suite *suite = suite_create("redis/refusal");
@@ -91,6 +109,7 @@ Suite *refusal_suite(void)
     tcase_add_test(tcase, test_role);
     tcase_add_test(tcase, test_unknown);
     tcase_add_test(tcase, test_code);
+    tcase_add_test(tcase, test_hint);
     suite_add_tcase(suite, tcase);
     return suite;
 }
