@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
+#include "daemon/io/conn_turn.h"
 #include "daemon/io/conn_wait.h"
 #include "daemon/io/pump.h"
 #include "proto/reply.h"
@@ -103,6 +104,7 @@ static void conn_end(struct conn *conn, bool by_broker)
     conn->ended = true;
     (void)uv_read_stop((uv_stream_t *)&conn->pipe);
     conn_wait_end_all(conn);
+    conn_turn_forget(conn);
     pump_post(conn->table->pump, &event);
     if (by_broker || conn_unread(conn) == 0) {
         conn_close(conn);
@@ -138,24 +140,28 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
     *buffer = uv_buf_init(table->read_buffer, sizeof(table->read_buffer));
 }
 
+void conn_go_on(struct conn *conn)
+{
+    struct buf held = conn->held;
+
+    buf_init(&conn->held, CONN_READ_BYTES);
+    conn_bytes(conn, buf_bytes(&held), buf_length(&held));
+    buf_clear(&held);
+    if (conn->paused || conn->yielded || conn->ended)
+        return;
+    if (uv_read_start((uv_stream_t *)&conn->pipe, on_alloc, on_read) < 0)
+        conn_cut(conn, "read_failed");
+}
+
 static void conn_resume(struct conn *conn)
 {
     size_t low = (size_t)conn->table->limits.output_max_bytes / 4;
 
     if (!conn->paused || conn->ended || conn_unread(conn) > low)
         return;
-
-    struct buf held = conn->held;
-
     conn->paused = false;
     conn_wait_end(conn, CONN_WAIT_READ);
-    buf_init(&conn->held, CONN_READ_BYTES);
-    conn_bytes(conn, buf_bytes(&held), buf_length(&held));
-    buf_clear(&held);
-    if (conn->paused || conn->ended)
-        return;
-    if (uv_read_start((uv_stream_t *)&conn->pipe, on_alloc, on_read) < 0)
-        conn_cut(conn, "read_failed");
+    conn_go_on(conn);
 }
 
 // A client that asks faster than it reads is not heard any further until it has read, unless it
@@ -352,27 +358,38 @@ void conn_overdue(struct conn *conn, enum conn_wait wait)
     }
 }
 
+static void conn_line(struct conn *conn, int outcome, const char *line, size_t length)
+{
+    conn_wait_end(conn, CONN_WAIT_LINE);
+    conn_wait_end(conn, CONN_WAIT_SPEAK);
+    if (outcome == FRAMING_E_LINE)
+        conn_request(conn, line, length);
+    else if (outcome == FRAMING_E_TOO_LONG)
+        conn_refuse(conn, ERROR_TOO_LONG, NULL);
+    else
+        conn_refuse(conn, ERROR_QUOTA, "no memory for the line");
+    if (!conn->ended)
+        conn_pause_if_behind(conn);
+}
+
 static void conn_bytes(struct conn *conn, const char *bytes, size_t length)
 {
+    bool may_have_more = length == CONN_READ_BYTES;
     const char *line;
     size_t line_length;
+    int lines = 0;
     int r;
 
-    while (!conn->ended && !conn->paused &&
+    while (!conn->ended && !conn->paused && !conn->yielded &&
            (r = framing_next(&conn->framing, &bytes, &length, &line, &line_length)) != 0) {
-        conn_wait_end(conn, CONN_WAIT_LINE);
-        conn_wait_end(conn, CONN_WAIT_SPEAK);
-        if (r == FRAMING_E_LINE)
-            conn_request(conn, line, line_length);
-        else if (r == FRAMING_E_TOO_LONG)
-            conn_refuse(conn, ERROR_TOO_LONG, NULL);
-        else
-            conn_refuse(conn, ERROR_QUOTA, "no memory for the line");
-        if (!conn->ended)
-            conn_pause_if_behind(conn);
+        conn_line(conn, r, line, line_length);
+        if (!conn->ended && !conn->paused && conn_turn_is_used_up(conn, ++lines))
+            conn_turn_yield(conn);
     }
     if (conn->ended)
         return;
+    if (may_have_more && !conn->paused && !conn->yielded)
+        conn_turn_yield(conn);
     if (buf_append(&conn->held, bytes, length) < 0)
         conn_cut(conn, "out_of_memory");
     else if (!conn->paused && framing_has_partial(&conn->framing))
@@ -481,6 +498,8 @@ int conn_table_init(struct conn_table *table, uv_loop_t *loop, struct pump *pump
 
     int r = request_parser_init();
 
+    if (r == 0)
+        r = conn_turn_init(table);
     return r < 0 ? r : conn_wait_init(table);
 }
 
@@ -493,4 +512,5 @@ void conn_table_close(struct conn_table *table)
     RB_FOREACH_SAFE (conn, conn_tree, &table->tree, next)
         conn_close(conn);
     uv_close((uv_handle_t *)&table->timer, NULL);
+    conn_turn_close(table);
 }

@@ -40,18 +40,20 @@ TAILQ_HEAD(conn_waiting_list, conn_waiting);
 struct conn {
     RB_ENTRY(conn) entry;
     LIST_ENTRY(conn) dirty_link;
+    TAILQ_ENTRY(conn) turn_link;
     struct conn_table *table;
     uint64_t id;
     struct peer peer;
     bool dirty;   // in the list of those to be flushed
     bool paused;  // not read from until it has read its output
+    bool yielded; // not read from until its turn comes
     bool ended;   // its session is over; what is written still goes out
     bool closing; // its handle is being closed
     bool is_writing;
     uv_pipe_t pipe;
     uv_write_t write;
     struct framing framing;
-    struct buf held;    // read before the pause, to be looked at after it
+    struct buf held;    // read before it was paused or yielded, to be looked at after
     struct buf out;     // to be written
     struct buf writing; // handed to the loop
     struct conn_waiting waiting[CONN_WAITS];
@@ -59,6 +61,7 @@ struct conn {
 
 RB_HEAD(conn_tree, conn);
 LIST_HEAD(conn_list, conn);
+TAILQ_HEAD(conn_queue, conn);
 
 struct conn_limits {
     int64_t connections_max;
@@ -76,6 +79,9 @@ struct conn_table {
     struct conn_list dirty;
     struct conn_waiting_list waiting[CONN_WAITS];
     uv_timer_t timer;
+    struct conn_queue yielded; // by when they yielded
+    uv_idle_t idle;            // runs while one is yielded
+    int64_t turn_ends_ms;      // the time for requests; 0: not begun
     int64_t count;
     uint64_t next_id;
     int64_t opened_total;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/io/conn_turn.h"
 #include "daemon/io/report.h"
 
 // How soon to go on when memory ran out.
@@ -245,6 +246,7 @@ static void pump_turn(struct pump *pump)
     if (pump->uplink)
         uplink_flush(pump->uplink);
     conn_table_flush(pump->conns);
+    conn_turn_begin(pump->conns);
     pump->after_turn(pump->context);
 }
 

@@ -136,6 +136,34 @@ START_TEST(half_a_line_is_dropped_up_to_its_newline)
 }
 END_TEST
 
+static char *many_stats(int count)
+{
+    char *text = calloc((size_t)count, 32);
+    char *end = text;
+
+    ck_assert_ptr_nonnull(text);
+    for (int i = 0; i < count; i++)
+        end += sprintf(end, "{\"id\":%d,\"op\":\"stats\"}\n", i);
+    return text;
+}
+
+// A client that asks without end has its share of each turn, and no more.
+START_TEST(a_flood_does_not_hold_up_a_neighbour)
+{
+    char *flood = many_stats(20000);
+    size_t length = strlen(flood);
+    size_t sent = rig_send(&client, flood, length);
+
+    ck_assert_uint_gt(sent, 100000);
+    rig_say(&other, "{\"id\":1,\"op\":\"ping\"}");
+    rig_hear(&other, "\"id\":1,\"ok\":true");
+    rig_read(&client);
+    ck_assert_int_le(rig_lines(&client), 3 * 128);
+    rig_hear(&client, "\"id\":2000,\"ok\":true");
+    free(flood);
+}
+END_TEST
+
 START_TEST(half_a_line_beside_a_lock_is_dropped_and_the_lock_stays)
 {
     rig.conns.limits.line_timeout_ms = 5;
@@ -149,17 +177,6 @@ START_TEST(half_a_line_beside_a_lock_is_dropped_and_the_lock_stays)
     ck_assert_int_eq(rig_lines(&client), 3);
 }
 END_TEST
-
-static char *many_stats(int count)
-{
-    char *text = calloc((size_t)count, 32);
-    char *end = text;
-
-    ck_assert_ptr_nonnull(text);
-    for (int i = 0; i < count; i++)
-        end += sprintf(end, "{\"id\":%d,\"op\":\"stats\"}\n", i);
-    return text;
-}
 
 START_TEST(a_client_behind_with_reading_is_held_back)
 {
@@ -244,6 +261,7 @@ Suite *conn_suite(void)
     tcase_add_test(tcase, one_connection_too_many_is_told_so);
     tcase_add_test(tcase, a_silent_connection_is_closed);
     tcase_add_test(tcase, half_a_line_is_dropped_up_to_its_newline);
+    tcase_add_test(tcase, a_flood_does_not_hold_up_a_neighbour);
     tcase_add_test(tcase, half_a_line_beside_a_lock_is_dropped_and_the_lock_stays);
     tcase_add_test(tcase, a_client_behind_with_reading_is_held_back);
     tcase_add_test(tcase, a_client_that_never_reads_is_cut_off);
