@@ -14,7 +14,8 @@
 #define LB_REASON_BYTES_MAX       256
 #define LB_ID_BYTES_MAX           64
 #define LB_HOST_BYTES_MAX         64
-#define LB_FIELD_BYTES_MAX        64 /* of an unknown field's name, when a refusal repeats it */
+#define LB_FIELD_BYTES_MAX        64  /* of an unknown field's name, when a refusal repeats it */
+#define LB_REFUSAL_BYTES_MAX      127 /* of the sentence that says what is wrong with a field */
 
 #define LB_JSON_DEPTH_MAX   4
 #define LB_JSON_MEMBERS_MAX 16

@@ -98,7 +98,9 @@ struct request {
     char client[LB_CLIENT_BYTES_MAX + 1];
     char prefix[LB_KEY_BYTES_MAX + 1];
     char after[LB_KEY_BYTES_MAX + 1];
-    char refused_field[LB_FIELD_BYTES_MAX + 1]; // storage of request_parse()'s refusal
+    // Storage of request_parse()'s refusal.
+    char refused_field[LB_FIELD_BYTES_MAX + 1];
+    char refused_message[LB_REFUSAL_BYTES_MAX + 1];
 };
 
 enum holder_kind {

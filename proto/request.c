@@ -74,6 +74,7 @@ void request_init(struct request *request)
     request->prefix[0] = '\0';
     request->after[0] = '\0';
     request->refused_field[0] = '\0';
+    request->refused_message[0] = '\0';
 }
 
 static void request_write_field(struct json_out *out, const struct field *field,

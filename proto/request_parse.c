@@ -3,7 +3,9 @@
 // it sets the allocation functions of jansson.
 #include "proto/request.h"
 
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/json_arena.h"
@@ -15,25 +17,51 @@
 // 80 bytes for each byte of the line.
 #define REQUEST_ARENA_BYTES ((size_t)128 * LB_REQUEST_LINE_BYTES_MAX)
 
+// Writes the sentence about a field, which names it, so that it can be read alone. Returns it.
+static const char *wrong(struct request *request, const char *name, const char *what)
+{
+    (void)snprintf(request->refused_message, sizeof(request->refused_message), "%s %s", name, what);
+    return request->refused_message;
+}
+
+static const char *wrong_range(struct request *request, const struct field *field, int64_t integer)
+{
+    char what[64];
+
+    if (integer > LB_INTEGER_MAX)
+        (void)snprintf(what, sizeof(what), "must be at most %lld", LB_INTEGER_MAX);
+    else if (field->max == LB_INTEGER_MAX)
+        (void)snprintf(what, sizeof(what), "must be %" PRId64 " or more", field->min);
+    else
+        (void)snprintf(what, sizeof(what), "must be %" PRId64 " to %" PRId64, field->min,
+                       field->max);
+    return wrong(request, field->name, what);
+}
+
 // Each of the parsers below returns NULL, or the sentence that says what is wrong with the value.
 
-static const char *parse_integer(const json_t *value, const struct field *field, void *ret_integer)
+static const char *parse_integer(const json_t *value, const struct field *field,
+                                 struct request *request, void *ret_integer)
 {
     int64_t integer;
 
+    if (json_is_real(value))
+        return wrong(request, field->name,
+                     "must be an integer, written without fraction and exponent");
     if (!json_is_integer(value))
-        return "the field must be an integer, written without fraction and exponent";
+        return wrong(request, field->name, "must be an integer");
     integer = json_integer_value(value);
     if (integer < field->min || integer > field->max)
-        return "the field is out of range";
+        return wrong_range(request, field, integer);
     memcpy(ret_integer, &integer, sizeof(integer));
     return NULL;
 }
 
-static const char *parse_bool(const json_t *value, bool *ret_bool)
+static const char *parse_bool(const json_t *value, const struct field *field,
+                              struct request *request, bool *ret_bool)
 {
     if (!json_is_boolean(value))
-        return "the field must be true or false";
+        return wrong(request, field->name, "must be true or false");
     *ret_bool = json_is_true(value);
     return NULL;
 }
@@ -47,54 +75,74 @@ static bool has_control(const char *text)
     return false;
 }
 
-static const char *parse_text(const json_t *value, const struct field *field, char *ret_text)
+static const char *parse_text(const json_t *value, const struct field *field,
+                              struct request *request, char *ret_text)
 {
+    char what[64];
     size_t length;
 
     if (!json_is_string(value))
-        return "the field must be a string";
+        return wrong(request, field->name, "must be a string");
     length = json_string_length(value);
-    if (length > (size_t)field->max)
-        return "the field is too long";
+    if (length > (size_t)field->max) {
+        (void)snprintf(what, sizeof(what), "is longer than %" PRId64 " bytes", field->max);
+        return wrong(request, field->name, what);
+    }
     if (length < (size_t)field->min)
-        return "the field must not be empty";
+        return wrong(request, field->name, "must not be empty");
     if (field->form == FORM_NAME && has_control(json_string_value(value)))
-        return "the field has a control character in it";
+        return wrong(request, field->name, "has a control character in it");
     memcpy(ret_text, json_string_value(value), length + 1);
     return NULL;
 }
 
-static const char *parse_word(const json_t *value, const struct field *field, unsigned *ret_place)
+static const char *wrong_word(struct request *request, const struct field *field)
 {
-    if (!json_is_string(value))
-        return "the field must be a string";
-    for (unsigned i = 0; field->words[i]; i++) {
-        if (strcmp(json_string_value(value), field->words[i]) == 0) {
+    char what[80] = "must be ";
+    size_t length = strlen(what);
+
+    for (size_t i = 0; field->words[i] && length < sizeof(what); i++) {
+        const char *before = i == 0 ? "" : field->words[i + 1] ? ", " : " or ";
+
+        length += (size_t)snprintf(what + length, sizeof(what) - length, "%s\"%s\"", before,
+                                   field->words[i]);
+    }
+    return wrong(request, field->name, what);
+}
+
+static const char *parse_word(const json_t *value, const struct field *field,
+                              struct request *request, unsigned *ret_place)
+{
+    const char *word = json_string_value(value); // NULL: no string
+
+    for (unsigned i = 0; word && field->words[i]; i++) {
+        if (strcmp(word, field->words[i]) == 0) {
             *ret_place = i;
             return NULL;
         }
     }
-    return "the field has none of the values that it may have";
+    return wrong_word(request, field);
 }
 
-static const char *parse_id(const json_t *value, struct request_id *ret_id)
+static const char *parse_id(const json_t *value, const char *name, struct request *request,
+                            struct request_id *ret_id)
 {
-    static const struct field number = {.max = LB_INTEGER_MAX};
-    static const struct field text = {.min = 1, .max = LB_ID_BYTES_MAX};
+    const struct field number = {.name = name, .max = LB_INTEGER_MAX};
+    const struct field text = {.name = name, .min = 1, .max = LB_ID_BYTES_MAX};
     struct request_id id = {.kind = REQUEST_ID_NUMBER};
-    const char *wrong;
+    const char *problem;
 
     if (json_is_string(value)) {
         id.kind = REQUEST_ID_TEXT;
-        wrong = parse_text(value, &text, id.text);
-    } else if (json_is_integer(value)) {
-        wrong = parse_integer(value, &number, &id.number);
+        problem = parse_text(value, &text, request, id.text);
+    } else if (json_is_number(value)) {
+        problem = parse_integer(value, &number, request, &id.number);
     } else {
-        wrong = "the field must be an integer or a string";
+        problem = wrong(request, name, "must be an integer or a string");
     }
-    if (!wrong)
+    if (!problem)
         *ret_id = id;
-    return wrong;
+    return problem;
 }
 
 static const char *parse_field(const json_t *value, const struct field *field,
@@ -104,16 +152,16 @@ static const char *parse_field(const json_t *value, const struct field *field,
 
     switch (field->form) {
     case FORM_INTEGER:
-        return parse_integer(value, field, member);
+        return parse_integer(value, field, request, member);
     case FORM_BOOL:
-        return parse_bool(value, (bool *)member);
+        return parse_bool(value, field, request, (bool *)member);
     case FORM_TEXT:
     case FORM_NAME:
-        return parse_text(value, field, member);
+        return parse_text(value, field, request, member);
     case FORM_WORD:
-        return parse_word(value, field, (void *)member);
+        return parse_word(value, field, request, (void *)member);
     case FORM_ID:
-        return parse_id(value, (void *)member);
+        return parse_id(value, field->name, request, (void *)member);
     }
     lb_assert(false);
 }
@@ -158,9 +206,9 @@ static enum op op_by_name(const char *name)
 static int request_take_id(const json_t *line, struct request *request, struct reply *refusal)
 {
     const json_t *value = json_object_get(line, "id");
-    const char *wrong = value ? parse_id(value, &request->id) : "the field is missing";
+    const char *problem = value ? parse_id(value, "id", request, &request->id) : "id is missing";
 
-    return wrong ? refuse_field(request, refusal, "id", wrong) : 0;
+    return problem ? refuse_field(request, refusal, "id", problem) : 0;
 }
 
 static int request_take_op(const json_t *line, struct request *request, struct reply *refusal)
@@ -168,9 +216,9 @@ static int request_take_op(const json_t *line, struct request *request, struct r
     const json_t *value = json_object_get(line, "op");
 
     if (!value)
-        return refuse_field(request, refusal, "op", "the field is missing");
+        return refuse_field(request, refusal, "op", "op is missing");
     if (!json_is_string(value))
-        return refuse_field(request, refusal, "op", "the field must be a string");
+        return refuse_field(request, refusal, "op", "op must be a string");
     request->op = op_by_name(json_string_value(value));
     if (request->op == OP_NONE)
         return refuse(request, refusal, ERROR_UNKNOWN_OP, NULL, NULL);
@@ -198,14 +246,15 @@ static int request_take_field(const char *name, const json_t *value, struct requ
 
     if (!field || !(field->bit & request_ops[request->op].allowed)) {
         copy_name(name, request->refused_field, LB_FIELD_BYTES_MAX);
-        return refuse_field(request, refusal, request->refused_field,
-                            "the operation has no such field");
+        (void)snprintf(request->refused_message, sizeof(request->refused_message),
+                       "%s has no field \"%s\"", op_name(request->op), request->refused_field);
+        return refuse_field(request, refusal, request->refused_field, request->refused_message);
     }
 
-    const char *wrong = parse_field(value, field, request);
+    const char *problem = parse_field(value, field, request);
 
-    if (wrong)
-        return refuse_field(request, refusal, field->name, wrong);
+    if (problem)
+        return refuse_field(request, refusal, field->name, problem);
     request->given |= field->bit;
     return 0;
 }
@@ -227,13 +276,15 @@ static int request_take_fields(json_t *line, struct request *request, struct rep
     return 0;
 }
 
-static int request_check_required(const struct request *request, struct reply *refusal)
+static int request_check_required(struct request *request, struct reply *refusal)
 {
     uint32_t missing = request_ops[request->op].required & ~request->given;
 
     for (size_t i = 0; missing && i < request_fields_count; i++) {
+        const char *name = request_fields[i].name;
+
         if (request_fields[i].bit & missing)
-            return refuse_field(request, refusal, request_fields[i].name, "the field is missing");
+            return refuse_field(request, refusal, name, wrong(request, name, "is missing"));
     }
     return 0;
 }

@@ -191,6 +191,8 @@ START_TEST(unknown_and_misplaced_fields_are_named)
     (void)strcat(line, name);
     (void)strcat(line, "\":1}");
     assert_bad_field(line, cut);
+    (void)snprintf(line, sizeof(line), "ping has no field \"%s\"", cut);
+    ck_assert_str_eq(refusal.message, line);
 }
 END_TEST
 
@@ -272,6 +274,9 @@ START_TEST(texts_have_a_size)
         (void)snprintf(line, sizeof(line), "{\"id\":7,\"op\":%s,\"%s\":\"%s\"}", cases[i].op,
                        cases[i].field, text);
         assert_bad_field(line, cases[i].field);
+        (void)snprintf(line, sizeof(line), "%s is longer than %zu bytes", cases[i].field,
+                       cases[i].bytes_max);
+        ck_assert_str_eq(refusal.message, line);
         text[cases[i].bytes_max] = '\0';
         (void)snprintf(line, sizeof(line), "{\"id\":7,\"op\":%s,\"%s\":\"%s\"}", cases[i].op,
                        cases[i].field, text);
@@ -306,6 +311,63 @@ static const struct {
     {"version", "\"hello\"", "null \"1\" 1.0 9223372036854775807"},
     {"bind", "\"hello\"", "null 1 \"\" \"thread\""},
 };
+
+// What is said of a value, read alone by whoever sent it.
+static const struct {
+    const char *start; // as above
+    const char *field;
+    const char *value; // NULL: none
+    const char *message;
+} sentences[] = {
+    {"\"acquire\",\"key\":\"k\"", "ttl_ms", "50", "ttl_ms must be 1000 or more"},
+    {"\"acquire\",\"key\":\"k\"", "ttl_ms", "\"5s\"", "ttl_ms must be an integer"},
+    {"\"acquire\",\"key\":\"k\"", "ttl_ms", "5e3",
+     "ttl_ms must be an integer, written without fraction and exponent"},
+    {"\"acquire\",\"key\":\"k\"", "ttl_ms", "9007199254740992",
+     "ttl_ms must be at most 9007199254740991"},
+    {"\"acquire\",\"key\":\"k\"", "wait_ms", "-2", "wait_ms must be -1 or more"},
+    {"\"acquire\",\"key\":\"k\"", "max_hold_ms", "0", "max_hold_ms must be 1 or more"},
+    {"\"acquire\",\"key\":\"k\"", "renew", "1", "renew must be true or false"},
+    {"\"acquire\",\"key\":\"k\"", "note", "1", "note must be a string"},
+    {"\"acquire\",\"key\":\"k\"", "on_lost", "\"stop\"",
+     "on_lost must be \"event\", \"term\" or \"kill\""},
+    {"\"hello\"", "bind", "null", "bind must be \"connection\" or \"process\""},
+    {"\"hello\"", "version", "-9007199254740992", "version must be -9007199254740991 or more"},
+    {"\"list\"", "limit", "0", "limit must be 1 to 1000"},
+    {"\"list\"", "limit", "1001", "limit must be 1 to 1000"},
+    {"\"list\"", "ttl", "1", "list has no field \"ttl\""},
+    {"\"cancel\"", "target", "-1", "target must be 0 or more"},
+    {"\"cancel\"", "target", "\"\"", "target must not be empty"},
+    {"\"cancel\"", "target", "true", "target must be an integer or a string"},
+    {"\"query\"", "key", "\"\"", "key must not be empty"},
+    {"\"query\"", "key", "\"a\\n\"", "key has a control character in it"},
+    {"\"query\"", "key", NULL, "key is missing"},
+};
+
+START_TEST(the_sentence_says_what_is_wanted)
+{
+    char line[400];
+
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(sentences); i++) {
+        const char *value = sentences[i].value;
+
+        if (value)
+            (void)snprintf(line, sizeof(line), "{\"id\":7,\"op\":%s,\"%s\":%s}", sentences[i].start,
+                           sentences[i].field, value);
+        else
+            (void)snprintf(line, sizeof(line), "{\"id\":7,\"op\":%s}", sentences[i].start);
+        assert_bad_field(line, sentences[i].field);
+        ck_assert_str_eq(refusal.message, sentences[i].message);
+    }
+    assert_refused("{\"op\":\"ping\"}", ERROR_BAD_FIELD, "id", "null");
+    ck_assert_str_eq(refusal.message, "id is missing");
+    assert_refused("{\"id\":1.5,\"op\":\"ping\"}", ERROR_BAD_FIELD, "id", "null");
+    ck_assert_str_eq(refusal.message,
+                     "id must be an integer, written without fraction and exponent");
+    assert_bad_field("{\"id\":7}", "op");
+    ck_assert_str_eq(refusal.message, "op is missing");
+}
+END_TEST
 
 START_TEST(wrong_types_and_ranges_are_named)
 {
@@ -344,6 +406,7 @@ Suite *refusal_suite(void)
     tcase_add_test(tcase, required_fields_are_named);
     tcase_add_test(tcase, keys_have_no_control_characters_and_a_size);
     tcase_add_test(tcase, texts_have_a_size);
+    tcase_add_test(tcase, the_sentence_says_what_is_wanted);
     tcase_add_test(tcase, wrong_types_and_ranges_are_named);
     suite_add_tcase(suite, tcase);
     return suite;
