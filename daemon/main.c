@@ -57,7 +57,7 @@ static void print_help(void)
                  "  --print-config    print every option with the value in force and exit\n"
                  "  --version         print the version and exit\n"
                  "  --help            print this and exit\n\n"
-                 "Options:\n");
+                 "Options (a duration has the unit ms, s, m or h; without one it is ms):\n");
     config_print_help(stdout);
 }
 

@@ -1,6 +1,7 @@
 """The daemon as a service: its socket, its start and reload, its log, and the table in its process."""
 
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -307,11 +308,22 @@ def line(daemon, event):
                                     if f"event={event} " in text), None), event)
 
 
-@pytest.mark.parametrize("host,shown", [("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]")])
-def test_the_log_names_address_and_port(lab, host, shown):
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_the_log_names_address_and_port(lab, host):
+    if host == "[::1]" and not has_ipv6():
+        pytest.skip("no IPv6 here")
     redis = lab.new_redis("--bind", "127.0.0.1", "-::1", tcp=True)
     daemon = lab.daemon(f"redis://{host}:{redis.port}/0", up=False)
-    address = f" address={shown}:{redis.port} "
+    address = f" address={host}:{redis.port} "
     assert address in line(daemon, "redis_connect_failed")
     redis.start()
     daemon.wait_backend("up")
@@ -392,3 +404,21 @@ def test_one_warning_for_each_change_of_the_policy(lab):
     assert warnings_after_reconnect(5) == 2
     redis.client.config_set("maxmemory-policy", "volatile-lru")
     assert warnings_after_reconnect(6) == 3
+
+
+# The service manager.
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here")
+def test_the_unit_in_the_man_page_is_a_good_one(lab):
+    page = os.path.join(os.path.dirname(__file__), "..", "..", "daemon", "lockbrokerd.8.scd")
+    with open(page, encoding="utf-8") as text:
+        unit = next(block for block in text.read().split("```") if "[Service]" in block)
+    unit = unit.replace("/usr/local/sbin/lockbrokerd", daemon_path())
+    assert f"ExecStart={daemon_path()}" in unit
+    path = lab.path("lockbrokerd.service")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(unit)
+    outcome = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True,
+                             text=True, check=False, timeout=60)
+    assert outcome.returncode == 0 and path not in outcome.stderr, outcome.stderr
