@@ -327,13 +327,13 @@ def test_a_loss_that_is_told_twice_is_said_once(cli, broker):
 def test_a_doubt_is_said_and_its_end(cli, broker):
     running = cli.start("run", "k", "--", "sh", "-c", "echo ready; sleep 60")
     assert running.line() == "ready"
-    broker.tell("ok")
     broker.tell("suspect", reason="no_answer", deadline_ms=now_ms() + 15000)
     said = running.popen.stderr.readline()
     assert re.fullmatch(r"lockbroker: the lease of 'k' is not confirmed \(Redis does not answer\); "
                         r"the command is stopped in (\d|1[0-2])s unless that changes\n", said), said
     broker.tell("ok", deadline_ms=now_ms() + 29000)
     assert running.popen.stderr.readline() == "lockbroker: the lease of 'k' is confirmed again\n"
+    broker.tell("ok", deadline_ms=now_ms() + 29000)
     running.signal(signal.SIGTERM)
     outcome = running.wait()
     assert outcome.code == 128 + 15 and outcome.err == ""
