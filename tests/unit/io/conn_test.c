@@ -136,21 +136,22 @@ START_TEST(half_a_line_is_dropped_up_to_its_newline)
 }
 END_TEST
 
-static char *many_stats(int count)
+// Lines of one operation without fields.
+static char *many(const char *op, int count)
 {
     char *text = calloc((size_t)count, 32);
     char *end = text;
 
     ck_assert_ptr_nonnull(text);
     for (int i = 0; i < count; i++)
-        end += sprintf(end, "{\"id\":%d,\"op\":\"stats\"}\n", i);
+        end += sprintf(end, "{\"id\":%d,\"op\":\"%s\"}\n", i, op);
     return text;
 }
 
 // A client that asks without end has its share of each turn, and no more.
 START_TEST(a_flood_does_not_hold_up_a_neighbour)
 {
-    char *flood = many_stats(20000);
+    char *flood = many("ping", 20000);
     size_t length = strlen(flood);
     size_t sent = rig_send(&client, flood, length);
 
@@ -180,7 +181,7 @@ END_TEST
 
 START_TEST(a_client_behind_with_reading_is_held_back)
 {
-    char *requests = many_stats(2000);
+    char *requests = many("stats", 2000);
 
     rig.conns.limits.output_max_bytes = 65536;
     rig_disconnect(&other);
@@ -199,7 +200,7 @@ END_TEST
 
 START_TEST(a_client_that_never_reads_is_cut_off)
 {
-    char *requests = many_stats(2000);
+    char *requests = many("stats", 2000);
 
     rig.conns.limits.output_max_bytes = 65536;
     rig.conns.limits.idle_timeout_ms = 50;
@@ -215,7 +216,7 @@ END_TEST
 
 START_TEST(a_holder_that_does_not_read_is_cut_off_and_its_key_kept)
 {
-    char *requests = many_stats(2000);
+    char *requests = many("stats", 2000);
 
     rig.conns.limits.output_max_bytes = 65536;
     rig_say(&other, "{\"id\":\"a\",\"op\":\"acquire\",\"key\":\"k\"}");
