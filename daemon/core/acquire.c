@@ -129,6 +129,12 @@ void acquire_cancel_request(struct broker *broker, struct session *session,
     acquire_withdraw(broker, claim);
 }
 
+// True when the key may be set to a token of ours without a grant.
+static bool lock_may_carry_token(const struct lock *lock)
+{
+    return lock->maybe_set || lock->state == LOCK_ACQUIRING || lock->state == LOCK_RELEASING;
+}
+
 static void refuse_unavailable(struct broker *broker, struct claim *claim, const char *reason)
 {
     struct reply *reply = call_refuse(broker, &claim->call, ERROR_UNAVAILABLE);
@@ -136,8 +142,8 @@ static void refuse_unavailable(struct broker *broker, struct claim *claim, const
     broker->stats.unavailable++;
     reply->reason = reason;
     reply->waited_ms = broker->now_ms - claim->arrived_ms;
-    if (claim->lock->maybe_set || claim->lock->state == LOCK_ACQUIRING)
-        reply->may_block_ms = claim->lock->ttl_longest_ms; // the key may have been set
+    if (lock_may_carry_token(claim->lock))
+        reply->may_block_ms = claim->lock->ttl_longest_ms;
     acquire_withdraw(broker, claim);
 }
 

@@ -102,7 +102,7 @@ static bool attend_once(struct broker *broker, struct lock *lock)
         return attend_unheld(broker, lock);
     case LOCK_HELD:
         if (!broker->draining)
-            return false;
+            return hold_renew_for_extension(broker, lock);
         hold_lose(broker, lock->grant, LOSS_SHUTDOWN);
         return true;
     case LOCK_RELEASING:

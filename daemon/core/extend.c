@@ -68,6 +68,5 @@ void hold_extend_request(struct broker *broker, struct session *session,
     extension->arrived_ms = broker->now_ms;
     call_open(&extension->call, session, &request->id, OP_EXTEND);
     TAILQ_INSERT_TAIL(&claim->extensions, extension, link);
-    if (!claim->lock->main_op.op_id)
-        hold_renew(broker, claim->lock);
+    broker_mark_dirty(broker, claim->lock);
 }

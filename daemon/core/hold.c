@@ -287,6 +287,14 @@ void hold_renew(struct broker *broker, struct lock *lock)
     renewal_cancel(lock);
 }
 
+bool hold_renew_for_extension(struct broker *broker, struct lock *lock)
+{
+    if (!broker->up || lock->main_op.op_id || TAILQ_EMPTY(&lock->grant->extensions))
+        return false;
+    hold_renew(broker, lock);
+    return true;
+}
+
 static void extend_answer(struct broker *broker, struct lock *lock, struct extension *extension)
 {
     struct reply *reply = call_answer(broker, &extension->call);
@@ -297,10 +305,9 @@ static void extend_answer(struct broker *broker, struct lock *lock, struct exten
     graveyard_bury(&broker->graves, &extension->grave);
 }
 
-// What was told stays true: neither a shorter ttl nor a nearer cap moves a deadline back.
-static void extend_apply(struct claim *claim, const struct extension *extension)
+// What was told stays true: a nearer cap does not move a deadline back.
+static void extend_cap(struct claim *claim, const struct extension *extension)
 {
-    claim->ttl_ms = extension->ttl_ms;
     if (extension->max_hold_ms == LB_NONE)
         return;
     claim->cap_ms = extension->arrived_ms + extension->max_hold_ms;
@@ -309,6 +316,19 @@ static void extend_apply(struct claim *claim, const struct extension *extension)
 
     // Of the time that it does get: else the margin would shrink with a hold that stays long.
     claim->max_hold_ms = claim->cap_ms - extension->arrived_ms;
+}
+
+// A longer ttl has a wider margin. Where the cap leaves no more than that, the grant would be lost
+// in the moment in which it is extended: it stays with the ttl that it has.
+static void extend_ttl(struct broker *broker, struct lock *lock, const struct extension *extension)
+{
+    struct claim *claim = lock->grant;
+    int64_t old_ttl_ms = claim->ttl_ms;
+
+    claim->ttl_ms = extension->ttl_ms;
+    if (claim_lost_at(claim) <= broker->now_ms)
+        claim->ttl_ms = old_ttl_ms;
+    lock->ttl_ms = claim->ttl_ms;
 }
 
 static void hold_renewed(struct broker *broker, struct lock *lock, int64_t sent_ms,
@@ -324,10 +344,12 @@ static void hold_renewed(struct broker *broker, struct lock *lock, int64_t sent_
     if (deadline_ms > lock->lease.deadline_ms)
         lock->lease.deadline_ms = deadline_ms;
     if (extension)
-        extend_apply(claim, extension);
+        extend_cap(claim, extension);
     deadline_ms = least(lock->lease.deadline_ms, claim->cap_ms);
     if (deadline_ms > claim->deadline_ms)
         claim->deadline_ms = deadline_ms;
+    if (extension)
+        extend_ttl(broker, lock, extension);
     if (claim->suspect) {
         claim->suspect = false;
         broker->stats.recovered++;
@@ -375,6 +397,5 @@ void hold_outcome(struct broker *broker, struct lock *lock, const struct backend
         renewal_failed(broker, lock, outcome->result == RESULT_REFUSED, extension);
         break;
     }
-    if (!TAILQ_EMPTY(&lock->grant->extensions) && broker->up)
-        hold_renew(broker, lock);
+    (void)hold_renew_for_extension(broker, lock);
 }

@@ -34,6 +34,10 @@ void hold_doubt(struct broker *broker, struct lock *lock);
 // Sends the renewal that is due, for the next extension if one waits.
 void hold_renew(struct broker *broker, struct lock *lock);
 
+// Sends a renewal for the next extension of the held lock, if one waits and nothing is in flight.
+// False when there was nothing to do.
+bool hold_renew_for_extension(struct broker *broker, struct lock *lock);
+
 // Handles the outcome of the lock's renewal.
 void hold_outcome(struct broker *broker, struct lock *lock, const struct backend_outcome *outcome);
 

@@ -302,8 +302,11 @@ static int open_memory(struct app *app)
 
     int r = memory_backend_new(&options, &blocked_until_ms, &app->memory);
 
-    if (r < 0)
+    if (r < 0) {
+        log_message(LOG_LEVEL_ERROR, "start_failed", "%s, where memory:// keeps its time: %s",
+                    state_path, strerror(-r));
         return r;
+    }
     log_message(LOG_LEVEL_NOTICE, "memory_backend",
                 "locks are kept in this process: they exclude clients of this socket only, no "
                 "other host, and there is no Redis");
