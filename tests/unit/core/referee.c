@@ -79,6 +79,7 @@ static void granted(struct walk *walk, const struct walk_pending *pending,
         .key = pending->key,
         .owner = pending->owner,
         .fence = reply->fence,
+        .serial = walk->model.keys[pending->key].serial,
         .deadline_ms = reply->deadline_ms,
     };
     walk->granted++;
@@ -158,6 +159,36 @@ static void judge_notice(struct walk *walk, uint64_t session, const struct notic
     walk->suspected += notice->kind == NOTICE_SUSPECT;
 }
 
+// Whoever may still rely on a key has it: nobody told a deadline beyond the true expiry.
+void referee_judge_leases(const struct walk *walk)
+{
+    for (int i = 0; i < walk->grants_count; i++) {
+        const struct walk_grant *grant = &walk->grants[i];
+        const struct model_key *key = &walk->model.keys[grant->key];
+
+        if (grant->is_over || grant->deadline_ms <= walk->world.now_ms ||
+            was_meddled_with(walk, grant->key))
+            continue;
+        lb_assert(key->serial == grant->serial && !key->is_foreign);
+        lb_assert(key->expires_ms >= grant->deadline_ms);
+    }
+}
+
+// A token that is given back is never sent again but to be deleted, and a lost grant's lease is not
+// renewed any more.
+static void judge_op(struct walk *walk, const struct backend_op *op)
+{
+    lb_assert(op->serial < WALK_SERIALS_MAX);
+    if (op->kind == BACKEND_RELEASE)
+        walk->is_given_back[op->serial] = true;
+    if (op->kind == BACKEND_RENEW || op->kind == BACKEND_ACQUIRE)
+        lb_assert(!walk->is_given_back[op->serial]);
+    for (int i = 0; i < walk->grants_count && op->kind == BACKEND_RENEW; i++) {
+        if (walk->grants[i].serial == op->serial)
+            lb_assert(!walk->grants[i].is_lost && !walk->grants[i].is_over);
+    }
+}
+
 void referee_observe(struct world *world, const struct effect *effect)
 {
     struct walk *walk = world->context;
@@ -171,6 +202,7 @@ void referee_observe(struct world *world, const struct effect *effect)
         judge_notice(walk, effect->session, &effect->notice);
         break;
     case EFFECT_BACKEND:
+        judge_op(walk, &effect->op);
         model_submit(&walk->model, &effect->op, world->now_ms);
         break;
     case EFFECT_CLOSE:

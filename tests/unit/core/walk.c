@@ -268,6 +268,7 @@ void walk_step(struct walk *walk)
         session_toggle(walk, slot);
     else
         client_act(walk, walk->sessions[slot]);
+    referee_judge_leases(walk);
 }
 
 static void release_all(struct walk *walk)

@@ -9,6 +9,7 @@
 #define WALK_SESSIONS    6
 #define WALK_PENDING_MAX 1024
 #define WALK_GRANTS_MAX  4096
+#define WALK_SERIALS_MAX 400000
 
 struct walk_pending {
     uint64_t session;
@@ -24,6 +25,7 @@ struct walk_grant {
     int key;
     char owner;
     int64_t fence;
+    uint64_t serial; // of the token in the backend then
     int64_t deadline_ms;
     bool is_lost; // told
     bool is_over; // its client gave it back or ended
@@ -42,6 +44,7 @@ struct walk {
     struct walk_grant grants[WALK_GRANTS_MAX];
     int grants_count;
     int64_t last_fence[MODEL_KEYS];
+    bool is_given_back[WALK_SERIALS_MAX]; // a compare-and-delete of that token was sent
 
     // What happened, so that a test can tell a walk from standing still.
     int granted, lost, suspected, stale, refused, extended;
@@ -64,6 +67,9 @@ void walk_close_all(struct walk *walk);
 
 // The referee: sees each effect. Aborts when the contract is broken.
 void referee_observe(struct world *world, const struct effect *effect);
+
+// Aborts when a client was told that it has a key that it has not.
+void referee_judge_leases(const struct walk *walk);
 
 // What the clients do.
 void walk_send(struct walk *walk, uint64_t session, struct request *request);
