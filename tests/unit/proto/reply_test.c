@@ -379,9 +379,7 @@ Suite *reply_suite(void)
     Suite *suite = suite_create("reply");
     TCase *tcase = tcase_create("reply");
 
-    tcase_set_timeout(tcase,
-                      60); // one of them writes and reads megabytes, perhaps on a busy machine
-
+    tcase_set_timeout(tcase, 60); // the longest list is megabytes of work
     tcase_add_test(tcase, ids_are_echoed);
     tcase_add_test(tcase, hello_tells_the_limits);
     tcase_add_test(tcase, ping_and_grants);
