@@ -1,9 +1,8 @@
 """No test is left out: each suite is known to CTest, each test to its suite."""
 
-import json
 import os
 import re
-import subprocess
+from pathlib import Path
 
 import source
 
@@ -12,9 +11,12 @@ OTHERS = {"unit.client_symbols"}
 
 
 def registered():
-    listing = subprocess.run(["ctest", "--show-only=json-v1"], cwd=os.environ["LB_BUILD"],
-                             check=True, capture_output=True, text=True).stdout
-    return {test["name"] for test in json.loads(listing)["tests"]}
+    """Read from CTest's own files: asking CTest would overwrite the log of the run we are part of."""
+    names = set()
+    for file in Path(os.environ["LB_BUILD"]).rglob("CTestTestfile.cmake"):
+        names |= set(re.findall(r"^add_test\((?:\[=*\[)?([\w.]+)", file.read_text(encoding="utf-8"),
+                                re.MULTILINE))
+    return names
 
 
 def expected():
