@@ -165,6 +165,8 @@ static const char *host_parse(struct span host, struct backend_url *url)
         return "the host is missing";
     if (host.length >= sizeof(url->host))
         return "the host is longer than 253 bytes";
+    if (*host.start == '-')
+        return "the host may not begin with -";
     for (size_t i = 0; i < host.length; i++) {
         if (!host_byte_ok(host.start[i]))
             return "the host may have letters, digits, - . and _ alone";

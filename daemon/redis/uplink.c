@@ -25,7 +25,6 @@
 // How long Redis still has to answer when it was this process that did not run.
 #define UPLINK_GRACE_MAX_MS 100
 
-#define UPLINK_DATABASE_MAX 65535
 
 enum uplink_state {
     UPLINK_IDLE,   // made, not opened
@@ -437,7 +436,7 @@ static bool address_is_valid(const struct uplink_address *address)
 {
     if (!address->host == !address->path)
         return false;
-    if (address->database < 0 || address->database > UPLINK_DATABASE_MAX)
+    if (address->database < 0)
         return false;
     if (address->path)
         return address->path[0] != '\0' && strlen(address->path) <= WIRE_PATH_BYTES_MAX;

@@ -66,6 +66,7 @@ static const struct {
     {"redis://h:", "port"},
     {"redis://h:0", "port"},
     {"redis://h:65536", "port"},
+    {"redis://-h", "begin with -"},
     {"redis://h:99999999999", "port"},
     {"redis://h:-1", "port"},
     {"redis://h:6379x", "port"},
