@@ -423,9 +423,7 @@ bool broker_step(struct broker *broker, const struct event *event, struct effect
         (void)broker_sweep(broker);
         return true;
     }
-    if (!broker_sweep(broker))
-        return false;
-    if (!broker_has_room(broker))
+    if (!broker_sweep(broker)) // else there is room for what the event brings
         return false;
     handle_event(broker, event);
     (void)broker_sweep(broker);

@@ -149,6 +149,20 @@ START_TEST(many_are_given_back_when_a_session_ends)
 }
 END_TEST
 
+// The effects fill up in the midst of it: the broker wants to go on at once, and can be freed
+// there.
+START_TEST(many_may_be_freed_half_given_back)
+{
+    struct event event = {.kind = EVENT_SESSION_CLOSED, .session = world_session('A')};
+
+    hold_many(30000);
+    event.now_ms = world.now_ms;
+    ck_assert(broker_step(world.broker, &event, &world.effects));
+    ck_assert(broker_next_deadline(world.broker) == 0);
+    ck_assert_uint_gt(broker_kept_count(world.broker), MANY / 2);
+}
+END_TEST
+
 START_TEST(many_are_kept_when_a_session_is_cut)
 {
     hold_many(3000);
@@ -335,6 +349,7 @@ Suite *broker_suite(void)
     tcase_add_test(tests, many_are_swept_before_a_request_is_served);
     tcase_add_test(tests, many_are_renewed_in_one_batch);
     tcase_add_test(tests, many_are_given_back_when_a_session_ends);
+    tcase_add_test(tests, many_may_be_freed_half_given_back);
     tcase_add_test(tests, many_are_kept_when_a_session_is_cut);
     tcase_add_test(tests, many_tries_are_answered_by_one_question);
     tcase_add_test(tests, many_tries_are_answered_when_the_link_fails);
