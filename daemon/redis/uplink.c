@@ -25,7 +25,6 @@
 // How long Redis still has to answer when it was this process that did not run.
 #define UPLINK_GRACE_MAX_MS 100
 
-
 enum uplink_state {
     UPLINK_IDLE,   // made, not opened
     UPLINK_PAUSED, // between two attempts
