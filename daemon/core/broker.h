@@ -36,7 +36,9 @@ int64_t broker_next_deadline(const struct broker *broker) LB_MUST_CHECK;
 // backend.
 bool broker_is_drained(const struct broker *broker) LB_MUST_CHECK;
 
-// How many grants clients hold or may still rely on, and keys not yet known to be given back.
+// How many keys the broker has in hand: granted, being asked for, kept for a client that was told
+// `lost` and has not let go yet, or not yet known to be given back. Keys of connections that the
+// broker cut off are not among them: they are left to expire, whoever asks.
 size_t broker_kept_count(const struct broker *broker) LB_MUST_CHECK;
 
 // True while the session holds or waits for anything; such a session must go on being read.
