@@ -58,11 +58,6 @@ struct session *session_tree_first(struct session_tree *tree)
     return RB_MIN(session_tree, tree);
 }
 
-struct session *session_tree_next(struct session *session)
-{
-    return RB_NEXT(session_tree, NULL, session);
-}
-
 struct session *session_new(uint64_t id, const struct peer *peer)
 {
     struct session *session = calloc(1, sizeof(*session));

@@ -54,7 +54,6 @@ struct session *session_tree_find(struct session_tree *tree, uint64_t id);
 void session_tree_add(struct session_tree *tree, struct session *session);
 void session_tree_remove(struct session_tree *tree, struct session *session);
 struct session *session_tree_first(struct session_tree *tree);
-struct session *session_tree_next(struct session *session);
 
 // A new session, or NULL without memory.
 struct session *session_new(uint64_t id, const struct peer *peer);

@@ -61,10 +61,11 @@ START_TEST(sessions_by_id)
     session_tree_add(&tree, other);
     ck_assert_ptr_eq(session_tree_find(&tree, 7), session);
     ck_assert_ptr_eq(session_tree_first(&tree), other);
-    ck_assert_ptr_eq(session_tree_next(other), session);
-    ck_assert_ptr_null(session_tree_next(session));
+    session_tree_remove(&tree, other);
+    ck_assert_ptr_eq(session_tree_first(&tree), session);
     session_tree_remove(&tree, session);
     ck_assert_ptr_null(session_tree_find(&tree, 7));
+    ck_assert_ptr_null(session_tree_first(&tree));
     free(other);
 }
 END_TEST
