@@ -41,11 +41,8 @@ static bool acquire_refuse(struct broker *broker, struct session *session,
                             "this broker cannot signal processes");
         return true;
     }
-    if (request->ttl_ms != LB_NONE && request->ttl_ms > broker->ttl_max_ms) {
-        broker_refuse_field(broker, session, request, "ttl_ms",
-                            "ttl_ms is above the broker's ttl_max");
+    if (broker_refuse_ttl(broker, session, request))
         return true;
-    }
     if (broker->draining) {
         (void)broker_refuse(broker, session, &request->id, OP_ACQUIRE, ERROR_DRAINING);
         return true;

@@ -60,6 +60,16 @@ void broker_refuse_field(struct broker *broker, const struct session *session,
     reply->message = message;
 }
 
+bool broker_refuse_ttl(struct broker *broker, const struct session *session,
+                       const struct request *request)
+{
+    // LB_NONE, a ttl that is not given, is below every maximum.
+    if (request->ttl_ms <= broker->ttl_max_ms)
+        return false;
+    broker_refuse_field(broker, session, request, "ttl_ms", "ttl_ms is above the broker's ttl_max");
+    return true;
+}
+
 void broker_refuse_quota(struct broker *broker, const struct session *session,
                          const struct request *request, const char *limit)
 {

@@ -120,6 +120,10 @@ void broker_refuse_field(struct broker *broker, const struct session *session,
 void broker_refuse_quota(struct broker *broker, const struct session *session,
                          const struct request *request, const char *limit);
 
+// Refuses a request whose ttl is above ttl_max. False when it is not.
+bool broker_refuse_ttl(struct broker *broker, const struct session *session,
+                       const struct request *request);
+
 // A `quota` of "memory", counted.
 void broker_refuse_memory(struct broker *broker, const struct session *session,
                           const struct request *request);

@@ -33,11 +33,8 @@ void hold_check_request(struct broker *broker, struct session *session,
 static bool extend_refuse(struct broker *broker, struct session *session,
                           const struct request *request, const struct claim *claim)
 {
-    if (request->ttl_ms != LB_NONE && request->ttl_ms > broker->ttl_max_ms) {
-        broker_refuse_field(broker, session, request, "ttl_ms",
-                            "ttl_ms is above the broker's ttl_max");
+    if (broker_refuse_ttl(broker, session, request))
         return true;
-    }
     if (!claim) {
         (void)broker_refuse(broker, session, &request->id, OP_EXTEND, ERROR_NOT_HELD);
         return true;
