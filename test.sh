@@ -132,6 +132,11 @@ fuzz_a_little() {
     return $status
 }
 
+# The suites once more, with counters, and what they reached of each folder.
+coverage() {
+    cmake --preset coverage >/dev/null && cmake --build --preset coverage --target coverage
+}
+
 # Everything that tests start has a path in TMPDIR among its arguments.
 nothing_is_left() {
     local process status=0
@@ -164,6 +169,7 @@ if [ "$fast" = no ] && [ ${#filter[@]} = 0 ]; then
         run_suites fuzz build-fuzz -R '^(unit|fuzz)'
         step "fuzzing" fuzz_a_little
     fi
+    step "coverage" coverage
     step "clang, release, warnings are errors" clang_build
     step "plain build and its unit tests" plain_build
 fi
