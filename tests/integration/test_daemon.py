@@ -15,23 +15,6 @@ from lockbroker import LOCK_PREFIX, assert_error, connect, daemon_path, wait_unt
 # The socket.
 
 
-def test_a_second_daemon_on_the_same_path_refuses_to_start(lab, daemon, client, key):
-    client.ok("acquire", key=key)
-    second = lab.new_daemon("memory://", socket_path=daemon.socket_path).launch()
-    assert second.wait_exit() != 0
-    assert daemon.socket_path in second.log()
-    assert client.ok("check", key=key)["held"] is True
-    daemon.client().ok("ping")
-
-
-def test_the_socket_of_a_dead_daemon_is_taken_over(lab):
-    daemon = lab.daemon("memory://")
-    daemon.kill()
-    assert os.path.exists(daemon.socket_path)
-    daemon.start()
-    daemon.client().ok("ping")
-
-
 def test_the_socket_is_removed_at_the_end(lab):
     daemon = lab.daemon("memory://")
     daemon.sigterm()
@@ -353,20 +336,6 @@ def test_a_greeting_that_does_not_come_is_no_firewalls_doing(lab, redis):
     daemon = lab.daemon(redis, up=False, connect_timeout="200ms")
     told = line(daemon, "redis_connect_failed")
     assert "no greeting in time" in told and " hint=" in told and "firewall" not in told
-
-
-def test_the_link_has_a_name_and_the_right_database(lab, redis, key):
-    daemon = lab.daemon(redis.url + "?db=3")
-    client = daemon.client()
-    client.ok("acquire", key=key)
-    links = redis.broker_links()
-    assert len(links) == 1 and "lockbroker" in links[0]["name"] and links[0]["db"] == "3"
-    redis.client.client_kill_filter(_id=links[0]["id"])
-    wait_until(lambda: [x for x in redis.broker_links() if x["id"] != links[0]["id"]], "a new link")
-    daemon.wait_backend("up")
-    client.ok("acquire", key=key + "2", wait_ms=10000)
-    assert sorted(redis_database(redis, 3)) == sorted([key, key + "2"])
-    assert redis.locks() == []
 
 
 def eviction_warnings(daemon):

@@ -94,13 +94,6 @@ def test_foreign_lock_that_expires_is_taken_over_soon(redis, client, key):
     assert 1000 <= grant["waited_ms"] < 15000
 
 
-def test_key_that_is_no_string_is_a_conflict(redis, client, key):
-    redis.client.rpush(LOCK_PREFIX + key, "one", "two")
-    client.fails("conflict", "acquire", key=key)
-    assert redis.client.lrange(LOCK_PREFIX + key, 0, -1) == ["one", "two"]
-    assert redis.pttl(key) == -1
-
-
 def test_redis_sees_one_plain_string_with_an_expiry(redis, client, key):
     client.ok("acquire", key=key, ttl_ms=10000)
     assert redis.client.type(LOCK_PREFIX + key) == "string"

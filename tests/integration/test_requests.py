@@ -441,33 +441,3 @@ def test_too_many_pending_requests(lab, key):
 
 
 # Connections that say nothing.
-
-
-def test_silent_connections_are_closed_and_busy_ones_are_not(lab, key):
-    daemon = lab.daemon("memory://", idle_timeout="3s", line_timeout="1s")
-    silent, half, busy, polite = (daemon.client() for _ in range(4))
-    busy.ok("acquire", key=key)
-    polite.ok("ping")
-    started_ms = now_ms()
-    half.send_raw(b'{"id":1,')
-    busy.send_raw(b'{"id":99,"op":"pi')
-    dropped = half.reply(None)
-    assert_error(dropped, "malformed")
-    assert dropped.arrived_ms - started_ms >= 900
-    silent.expect_eof()
-    assert silent.eof_ms - started_ms >= 2000
-    half.expect_eof()
-    assert_error(busy.reply(None), "malformed")
-    busy.send_raw(b'ng"}\n')
-    assert busy.ok("check", key=key)["held"] is True
-    polite.ok("ping")
-
-
-def test_half_a_line_is_dropped_up_to_its_newline(lab):
-    client = lab.daemon("memory://", line_timeout="1s").client()
-    client.ok("ping")
-    client.send_raw(b'{"id":1,"op":"pi')
-    assert_error(client.reply(None), "malformed")
-    client.send_raw(b'ng"}\n{"id":2,"op":"ping"}\n')
-    assert client.reply(2)["ok"] is True
-    assert not client.untaken()
