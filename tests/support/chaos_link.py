@@ -1,4 +1,4 @@
-"""What the chaos proxy knows of a connection that passes through it, and of what is wrong with it."""
+"""What the chaos proxy knows of a connection that passes through it, and what may be wrong with it."""
 
 import collections
 import selectors
