@@ -29,6 +29,7 @@ static const struct loss_reason loss_doubts[] = {
     {"no_answer", "Redis does not answer"},
     {"down", "Redis cannot be reached"},
     {"restarted", "Redis was restarted and may have lost it"},
+    {"clock", "the clock of Redis jumped ahead, and the lease ends sooner"},
 };
 
 static const char *loss_find(const struct loss_reason *reasons, size_t count, const char *code)

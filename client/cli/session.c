@@ -74,8 +74,8 @@ static void session_report_unavailable(const struct client_refusal *refusal)
     else if (strcmp(refusal->reason, "refused") == 0)
         message_print("Redis refuses (see the broker's log); %s%s", blocked, advice);
     else if (strcmp(refusal->reason, "quarantine") == 0)
-        message_print("no lock is granted for another %s: a broker or Redis that ended before may "
-                      "still have holders; %stry again then",
+        message_print("new locks wait for another %s: Redis has just started or lost its data (or, "
+                      "with memory://, the broker crashed); %stry again then",
                       time, blocked);
     else
         message_print("%s; %s%s",

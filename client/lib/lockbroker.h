@@ -221,9 +221,9 @@ LOCKBROKER_API int64_t lb_grant_deadline_ms(const struct lb_grant *grant);
 // newer brokers may say more. "" before.
 LOCKBROKER_API const char *lb_grant_lost_reason(const struct lb_grant *grant);
 
-// Why the grant is suspect: "no_answer" (Redis does not answer), "down" (it cannot be reached) or
-// "restarted" (it was restarted and may have lost the lock); newer brokers may say more. "" when it
-// is not.
+// Why the grant is suspect: "no_answer" (Redis does not answer), "down" (it cannot be reached),
+// "restarted" (it was restarted and may have lost the lock) or "clock" (its clock jumped ahead: the
+// deadline may now be nearer than it was); newer brokers may say more. "" when it is not.
 LOCKBROKER_API const char *lb_grant_suspect_reason(const struct lb_grant *grant);
 
 // A pointer of the program's, NULL at first.

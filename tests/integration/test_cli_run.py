@@ -86,8 +86,8 @@ def test_the_message_names_the_holder(cli, broker):
     ({"reason": "down"}, "Redis cannot be reached; try again later"),
     ({"reason": "refused"}, "Redis refuses (see the broker's log); try again later"),
     ({"reason": "quarantine", "ends_in_ms": 28500},
-     "no lock is granted for another 29s: a broker or Redis that ended before may still have "
-     "holders; try again then\n"),
+     "new locks wait for another 29s: Redis has just started or lost its data (or, with memory://, "
+     "the broker crashed); try again then\n"),
     ({"reason": "down", "may_block_ms": 30000}, "the lock may be blocked for up to 30s; try"),
     ({"reason": "of_the_future"}, "a sentence; try again later"),
 ])

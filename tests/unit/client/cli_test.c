@@ -259,6 +259,8 @@ START_TEST(reasons_have_clauses)
 {
     ck_assert_str_eq(loss_clause("deleted"), "its key was deleted from Redis");
     ck_assert_str_eq(loss_doubt_clause("no_answer"), "Redis does not answer");
+    ck_assert_str_eq(loss_doubt_clause("clock"),
+                     "the clock of Redis jumped ahead, and the lease ends sooner");
     ck_assert_str_eq(loss_clause("of_the_future"), "for a reason that this version does not know");
     ck_assert_str_eq(loss_doubt_clause(""), "for a reason that this version does not know");
 }
