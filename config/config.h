@@ -32,6 +32,12 @@ enum config_level {
     CONFIG_LEVEL_DEBUG,
 };
 
+// What to do about locks that a server that lost data may not know of.
+enum config_loss {
+    CONFIG_LOSS_QUARANTINE, // grant no free lock until none of them can be left
+    CONFIG_LOSS_IGNORE,
+};
+
 // One member an option, named as in options.def: socket, ttl_max_ms, output_max_bytes ...
 #define CONFIG_MEMBER_PATH(key, most)     char key[(most) + 1];
 #define CONFIG_MEMBER_GROUP(key, most)    char key[(most) + 1];
@@ -42,6 +48,7 @@ enum config_level {
 #define CONFIG_MEMBER_BYTES(key, most)    int64_t key##_bytes;
 #define CONFIG_MEMBER_MODE(key, most)     int64_t key;
 #define CONFIG_MEMBER_LEVEL(key, most)    int64_t key; // enum config_level
+#define CONFIG_MEMBER_LOSS(key, most)     int64_t key; // enum config_loss
 
 struct config {
 #define X(key, type, fallback, least, most, reloadable, help) CONFIG_MEMBER_##type(key, most)

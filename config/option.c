@@ -21,6 +21,7 @@
 #define MEMBER_BYTES(key)    key##_bytes
 #define MEMBER_MODE(key)     key
 #define MEMBER_LEVEL(key)    key
+#define MEMBER_LOSS(key)     key
 
 static const struct option options[OPTIONS_COUNT] = {
 #define X(key, type, fallback, least, most, reloadable, help)                                      \

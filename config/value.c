@@ -19,21 +19,25 @@ static const struct unit duration_units[] = {
 static const struct unit bytes_units[] = {{"", 1}, {"KiB", 1024}, {"MiB", 1048576}, {NULL, 0}};
 static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
 
-static const char *const levels[] = {"error", "warning", "notice", "info", "debug"};
+// The words of a type whose values are no numbers, each for its place in the list.
+static const char *const levels[] = {"error", "warning", "notice", "info", "debug", NULL};
+static const char *const losses[] = {"quarantine", "ignore", NULL};
 
 static const struct {
     const char *name;
     const char *description;
+    const char *const *words; // NULL: a number
 } types[] = {
-    [VALUE_PATH] = {"path", "an absolute path"},
-    [VALUE_GROUP] = {"group", "a group name or number"},
-    [VALUE_BACKEND] = {"URL", "a backend URL"},
-    [VALUE_PREFIX] = {"text", "a text"},
-    [VALUE_DURATION] = {"duration", "a duration (for example 30s, 500ms, 1h)"},
-    [VALUE_COUNT] = {"number", "a whole number"},
-    [VALUE_BYTES] = {"size", "a size (for example 65536, 512KiB, 1MiB)"},
-    [VALUE_MODE] = {"mode", "a file mode in octal (for example 0660)"},
-    [VALUE_LEVEL] = {"level", "a log level (error, warning, notice, info or debug)"},
+    [VALUE_PATH] = {"path", "an absolute path", NULL},
+    [VALUE_GROUP] = {"group", "a group name or number", NULL},
+    [VALUE_BACKEND] = {"URL", "a backend URL", NULL},
+    [VALUE_PREFIX] = {"text", "a text", NULL},
+    [VALUE_DURATION] = {"duration", "a duration (for example 30s, 500ms, 1h)", NULL},
+    [VALUE_COUNT] = {"number", "a whole number", NULL},
+    [VALUE_BYTES] = {"size", "a size (for example 65536, 512KiB, 1MiB)", NULL},
+    [VALUE_MODE] = {"mode", "a file mode in octal (for example 0660)", NULL},
+    [VALUE_LEVEL] = {"level", "a log level (error, warning, notice, info or debug)", levels},
+    [VALUE_LOSS] = {"word", "quarantine or ignore", losses},
 };
 
 const char *value_description(enum value_type type)
@@ -71,10 +75,10 @@ static const char *digits_parse(const char *text, int base, int64_t *ret_number)
     return at;
 }
 
-static int level_parse(const char *text, int64_t *ret_value)
+static int word_parse(const char *const *words, const char *text, int64_t *ret_value)
 {
-    for (size_t i = 0; i < LB_ARRAY_LENGTH(levels); i++) {
-        if (strcmp(text, levels[i]) == 0) {
+    for (size_t i = 0; words[i]; i++) {
+        if (strcmp(text, words[i]) == 0) {
             *ret_value = (int64_t)i;
             return 0;
         }
@@ -105,7 +109,8 @@ int value_parse(enum value_type type, const char *text, int64_t least, int64_t m
                 int64_t *ret_value)
 {
     int64_t value = 0;
-    int rc = type == VALUE_LEVEL ? level_parse(text, &value) : number_parse(type, text, &value);
+    const char *const *words = types[type].words;
+    int rc = words ? word_parse(words, text, &value) : number_parse(type, text, &value);
 
     if (rc < 0)
         return rc;
@@ -119,8 +124,8 @@ void value_format(enum value_type type, int64_t value, char ret_text[VALUE_FORMA
 {
     const struct unit *best = type_units(type);
 
-    if (type == VALUE_LEVEL) {
-        (void)snprintf(ret_text, VALUE_FORMAT_BYTES_MAX, "%s", levels[value]);
+    if (types[type].words) {
+        (void)snprintf(ret_text, VALUE_FORMAT_BYTES_MAX, "%s", types[type].words[value]);
         return;
     }
     if (type == VALUE_MODE) {

@@ -17,6 +17,7 @@ enum value_type {
     VALUE_BYTES,
     VALUE_MODE,
     VALUE_LEVEL,
+    VALUE_LOSS,
 };
 
 // Enough for any number that value_format() writes.

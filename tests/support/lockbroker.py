@@ -374,6 +374,7 @@ class Daemon:
             self.argv += ["--backend", backend]
         if config:
             self.argv += ["--config", config]
+        options.setdefault("data_loss", "ignore")  # each test's Redis has only just started
         for option, value in options.items():
             self.argv += ["--set", f"{option}={value}"]
         self.argv += args

@@ -9,7 +9,7 @@ OPTIONS = [dict(zip(("name", "type", "fallback", "least", "most", "reloadable", 
            for row in source.rows("config/options.def")]
 NAMES = [option["name"] for option in OPTIONS]
 TEXTS = ("PATH", "GROUP", "BACKEND", "PREFIX")
-LEVELS = ("error", "warning", "notice", "info", "debug")
+WORDS = {"LEVEL": ("error", "warning", "notice", "info", "debug"), "LOSS": ("quarantine", "ignore")}
 SAMPLE = "config/lockbroker.conf"
 PAGE = "config/lockbroker.conf.5.scd"
 
@@ -50,8 +50,9 @@ def test_option_in_the_sample(option):
     assert ("(restart)" in about) == (option["reloadable"] == "false"), about
     if option["type"] in ("DURATION", "COUNT", "BYTES"):
         assert f"{shown(option, option['least'])} to {shown(option, option['most'])}" in about
-    if option["type"] == "LEVEL":
-        assert ", ".join(LEVELS[:-1]) + " or " + LEVELS[-1] in about
+    if option["type"] in WORDS:
+        words = WORDS[option["type"]]
+        assert ", ".join(words[:-1]) + " or " + words[-1] in about
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=ids(OPTIONS))
@@ -64,8 +65,8 @@ def test_option_in_the_man_page(option):
     assert ("Needs a restart." in about) == (option["reloadable"] == "false"), about
     if option["type"] in TEXTS:
         assert f"at most {option['most']} bytes" in about.lower()
-    elif option["type"] == "LEVEL":
-        assert f"range: {', '.join(LEVELS)}." in about
+    elif option["type"] in WORDS:
+        assert f"range: {', '.join(WORDS[option['type']])}." in about
     else:
         assert f"range: {shown(option, option['least'])} to {shown(option, option['most'])}." in about
 

@@ -250,6 +250,7 @@ static const char *const changes[] = {
     "ttl_max=5s",
     "max_wait=5s",
     "retry_max=5s",
+    "data_loss=ignore",
     "connect_timeout=5s",
     "requests_max=5",
     "connections_max=5",
@@ -298,6 +299,7 @@ START_TEST(test_apply_reloadable)
     ck_assert_int_eq(config.ttl_max_ms, 5000);
     ck_assert_int_eq(config.max_wait_ms, 5000);
     ck_assert_int_eq(config.retry_max_ms, 5000);
+    ck_assert_int_eq(config.data_loss, CONFIG_LOSS_IGNORE);
     ck_assert_int_eq(config.requests_max, 5);
     ck_assert_int_eq(config.connections_max, 5);
     ck_assert_int_eq(config.output_max_bytes, 65536);

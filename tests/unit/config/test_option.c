@@ -78,7 +78,7 @@ START_TEST(test_beyond_range)
     const struct option *option = number_option(_i);
     char text[VALUE_FORMAT_BYTES_MAX];
 
-    if (!option || option->type == VALUE_LEVEL)
+    if (!option || option->type == VALUE_LEVEL || option->type == VALUE_LOSS)
         return;
     value_format(option->type, option->most + 1, text);
     check_refused(option, text, "is not within");
@@ -187,6 +187,26 @@ START_TEST(test_units)
 }
 END_TEST
 
+START_TEST(test_losses)
+{
+    static const char *const refused[] = {"", "quarantin", "quarantines", "Ignore", "0", "no"};
+    const struct option *option = option_find("data_loss");
+    char message[CONFIG_MESSAGE_BYTES_MAX], text[OPTION_TEXT_BYTES_MAX];
+    struct config config;
+
+    config_init_defaults(&config);
+    ck_assert_int_eq(config.data_loss, CONFIG_LOSS_QUARANTINE);
+    ck_assert_int_eq(option_set(option, "ignore", &config, message), 0);
+    ck_assert_int_eq(config.data_loss, CONFIG_LOSS_IGNORE);
+    option_get(option, &config, text);
+    ck_assert_str_eq(text, "ignore");
+    ck_assert_int_eq(option_set(option, "quarantine", &config, message), 0);
+    ck_assert_int_eq(config.data_loss, CONFIG_LOSS_QUARANTINE);
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(refused); i++)
+        check_refused(option, refused[i], "is not quarantine or ignore");
+}
+END_TEST
+
 START_TEST(test_levels)
 {
     const struct option *option = option_find("log_level");
@@ -241,6 +261,7 @@ Suite *option_suite(void)
     tcase_add_test(tests, test_text_is_replaced_wholly);
     tcase_add_test(tests, test_units);
     tcase_add_test(tests, test_levels);
+    tcase_add_test(tests, test_losses);
     tcase_add_test(tests, test_texts_of_a_kind);
     tcase_add_test(tests, test_suggest);
     suite_add_tcase(suite, tests);
