@@ -14,6 +14,9 @@
 // How soon to ask again when an acquire got no answer but the link still stands.
 #define RETRY_UNANSWERED_MS 20
 
+// Ends of one and the same quarantine, as answers tell it, lie no further apart than this.
+#define QUARANTINE_SAME_MS 500
+
 static int64_t ttl_wanted(const struct broker *broker, const struct request *request)
 {
     if (request->ttl_ms != LB_NONE)
@@ -140,7 +143,7 @@ static void refuse_unavailable(struct broker *broker, struct claim *claim, const
     reply->reason = reason;
     reply->waited_ms = broker->now_ms - claim->arrived_ms;
     if (lock_may_carry_token(claim->lock))
-        reply->may_block_ms = claim->lock->ttl_longest_ms;
+        reply->may_block_ms = lock_frees_within_ms(claim->lock, broker->now_ms);
     acquire_withdraw(broker, claim);
 }
 
@@ -240,8 +243,10 @@ static void acquire_send(struct broker *broker, struct lock *lock)
 {
     const struct claim *first = lock_first_contender(lock);
 
-    if (lock->main_op.op_id) // a renewal of an ended hold: whatever it brings is no longer wanted
+    if (lock->main_op.op_id) { // a renewal of an ended hold: what it brings is no longer wanted
         flight_tree_remove(&broker->flights, &lock->main_op);
+        lock_main_op_strays(lock);
+    }
     if (!lock->serial)
         lock->serial = broker_new_id(broker);
 
@@ -251,6 +256,7 @@ static void acquire_send(struct broker *broker, struct lock *lock)
     op->ttl_ms = first->ttl_ms;
     op->timeout_ms = lease_command_timeout(first->ttl_ms);
     lock->main_op_ttl_ms = first->ttl_ms;
+    lock->main_op_limit = broker_limit(broker, op, op->timeout_ms);
     if (!lock->maybe_set)
         lock->ttl_longest_ms = 0;
     if (first->ttl_ms > lock->ttl_longest_ms)
@@ -344,6 +350,17 @@ static int64_t busy_pause(const struct broker *broker, const struct holder *hold
     return holder->ttl_left_ms;
 }
 
+// The log says once that, and for how long, nothing new is granted.
+static void quarantine_tell(struct broker *broker, int64_t ends_in_ms)
+{
+    int64_t until_ms = broker->now_ms + ends_in_ms;
+
+    if (until_ms <= broker->quarantine_until_ms + QUARANTINE_SAME_MS)
+        return;
+    broker->quarantine_until_ms = until_ms;
+    broker_fact(broker, FACT_WARNING, "quarantine", NULL)->ms = ends_in_ms;
+}
+
 void acquire_outcome(struct broker *broker, struct lock *lock,
                      const struct backend_outcome *outcome)
 {
@@ -362,9 +379,11 @@ void acquire_outcome(struct broker *broker, struct lock *lock,
         lock_block(broker, lock, VERDICT_REFUSED, broker->retry_max_ms);
         break;
     case RESULT_QUARANTINED:
+        quarantine_tell(broker, outcome->ends_in_ms);
         lock->verdict_ms = broker->now_ms + outcome->ends_in_ms;
         lock_block(broker, lock, VERDICT_QUARANTINE, outcome->ends_in_ms);
         break;
+    case RESULT_LATE: // with what is known of the server's clock by now it will not be late again
     case RESULT_NOT_SENT:
         lock_block(broker, lock, VERDICT_NONE, RETRY_UNANSWERED_MS);
         break;
@@ -373,6 +392,7 @@ void acquire_outcome(struct broker *broker, struct lock *lock,
     case RESULT_UNKNOWN:
     default:
         lock->maybe_set = true;
+        lock_main_op_strays(lock);
         lock_block(broker, lock, VERDICT_DOWN, RETRY_UNANSWERED_MS);
         break;
     }

@@ -11,7 +11,8 @@
 
 enum backend_op_kind {
     BACKEND_ACQUIRE, // set the key to the token if it is free; refresh its expiry if it is ours
-    BACKEND_RENEW,   // push the expiry of our token out to ttl_ms, never nearer
+    BACKEND_RENEW,   // push the expiry of our token out to ttl_ms, never nearer; after a loss of
+                     // data set it again if it is missing
     BACKEND_RELEASE, // delete the key if its value is our token (compare-and-delete)
     BACKEND_QUERY,   // who holds the key
     BACKEND_BREAK,   // delete the key whoever holds it, and say who did
@@ -23,8 +24,18 @@ struct backend_op {
     const char *key;     // the lock's name, without the prefix; borrowed until the effect is done
     uint64_t serial;     // acquire, renew, release: which token
     int64_t ttl_ms;      // acquire, renew
-    int64_t fence_floor; // acquire: the fence granted must be above it
+    int64_t fence_floor; // acquire, renew: every fence granted later must be above it
     int64_t timeout_ms;  // unanswered for so long, the link is given up
+
+    // Acquire, renew, break: the server's time from which on it must not be executed any more.
+    // LB_NONE: not known, or the backend has no clock of its own.
+    int64_t not_after_ms;
+
+    // Acquire, renew: what to make of data that the server lost. How long a lock may live that it
+    // does not know of; 0: take what it knows for all there is. And whether this broker has seen
+    // the server's epoch marker before, so that its absence is a loss.
+    int64_t loss_ttl_ms;
+    bool saw_epoch;
 };
 
 enum backend_result {
@@ -34,6 +45,7 @@ enum backend_result {
     RESULT_STOLEN,   // renew, release: the key has another's value
     RESULT_CONFLICT, // the key is of a type that is no string
     RESULT_REFUSED,  // definitely not executed: the server said no
+    RESULT_LATE,     // definitely not executed: the server got to it after not_after_ms
     RESULT_QUARANTINED, // acquire: definitely not executed, nothing is granted for ends_in_ms
     RESULT_NOT_SENT,    // definitely not executed: never written to the link
     RESULT_UNKNOWN,     // written, but no answer came: it may or may not have been executed
@@ -43,8 +55,10 @@ struct backend_outcome {
     uint64_t op_id;
     enum backend_result result;
     int64_t sent_ms;    // CLOCK_BOOTTIME read before the command was formatted; LB_NONE if not sent
+    int64_t server_ms;  // the server's time when it was executed; LB_NONE: not known
     int64_t fence;      // acquire, RESULT_OK
     int64_t ends_in_ms; // RESULT_QUARANTINED
+    bool was_missing;   // renew, RESULT_OK: the key was lost with other data, and is set again
 
     // acquire with RESULT_BUSY; query and break with RESULT_OK. HOLDER_LOCAL means that the value
     // is a token of this broker. Of `holder` only kind, host, ttl_left_ms and without_expiry count.
@@ -58,6 +72,10 @@ struct backend_facts {
     const char *version;
     const char *policy; // maxmemory-policy
     bool may_evict;     // that policy may evict a lock key
+
+    // The server's time, and when it was asked for (CLOCK_BOOTTIME); LB_NONE: not known.
+    int64_t server_ms;
+    int64_t asked_ms;
 };
 
 #endif

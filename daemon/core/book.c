@@ -180,8 +180,27 @@ struct backend_op *broker_start(struct broker *broker, struct flight *flight,
         .key = key,
         .fence_floor = broker->fence_floor,
         .timeout_ms = lease_command_timeout(broker->ttl_max_ms),
+        .not_after_ms = LB_NONE,
+        .loss_ttl_ms = broker->waits_after_loss ? broker->loss_ttl_ms : 0,
+        .saw_epoch = broker->saw_epoch,
     };
     return &effect->op;
+}
+
+struct time_limit broker_limit(const struct broker *broker, struct backend_op *op,
+                               int64_t within_ms)
+{
+    int64_t latest_ms = server_clock_latest(&broker->server_clock, broker->now_ms);
+
+    if (latest_ms == LB_NONE)
+        return (struct time_limit){0};
+    op->not_after_ms = latest_ms + within_ms;
+    return (struct time_limit){
+        .is_set = true,
+        .server_ms = op->not_after_ms,
+        .local_ms =
+            broker->now_ms + within_ms + server_clock_width(&broker->server_clock, broker->now_ms),
+    };
 }
 
 void broker_mark_dirty(struct broker *broker, struct lock *lock)

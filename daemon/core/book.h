@@ -13,6 +13,7 @@
 #include "daemon/core/claim.h"
 #include "daemon/core/grave.h"
 #include "daemon/core/lock.h"
+#include "daemon/core/server_clock.h"
 #include "daemon/core/session.h"
 #include "daemon/core/stats.h"
 
@@ -57,6 +58,8 @@ struct broker {
     int64_t max_wait_ms;
     int64_t retry_max_ms;
     int64_t requests_max;
+    bool waits_after_loss;
+    int64_t loss_ttl_ms; // the largest ttl_max so far: locks of that ttl may still be held
     uid_t own_uid;
     char server[BOOK_TEXT_MAX + 1];
     char instance[BOOK_TEXT_MAX + 1];
@@ -73,6 +76,9 @@ struct broker {
     bool up;
     uint64_t down_up_to; // claims up to this id waited when the link was last found down
     bool may_evict;
+    bool saw_epoch;              // the server's epoch marker was there, or was made for us
+    int64_t quarantine_until_ms; // as far as it was told; 0: never
+    struct server_clock server_clock;
     char backend_run_id[BOOK_TEXT_MAX + 1];
     char backend_role[BOOK_TEXT_MAX + 1];
     char backend_version[BOOK_TEXT_MAX + 1];
@@ -152,6 +158,11 @@ void broker_close(struct broker *broker, uint64_t session_id);
 // Starts an operation; its outcome will find `flight`.
 struct backend_op *broker_start(struct broker *broker, struct flight *flight,
                                 enum backend_op_kind kind, void *subject, const char *key);
+
+// Limits an operation that can create a key or push its expiry out: it is not executed later than
+// `within_ms` from now. Unlimited while nothing is known of the server's clock.
+struct time_limit broker_limit(const struct broker *broker, struct backend_op *op,
+                               int64_t within_ms);
 
 // Puts the lock on the list of those to be looked at before the step ends.
 void broker_mark_dirty(struct broker *broker, struct lock *lock);

@@ -25,6 +25,9 @@ static void broker_configure(struct broker *broker, const struct broker_config *
     broker->max_wait_ms = config->max_wait_ms;
     broker->retry_max_ms = config->retry_max_ms;
     broker->requests_max = config->requests_max;
+    broker->waits_after_loss = config->waits_after_loss;
+    if (config->ttl_max_ms > broker->loss_ttl_ms)
+        broker->loss_ttl_ms = config->ttl_max_ms;
     broker->own_uid = config->own_uid;
     copy_text(&broker->server, config->server);
     copy_text(&broker->instance, config->instance);
@@ -296,12 +299,37 @@ static bool backend_restarted(const struct broker *broker, const struct backend_
            strcmp(facts->run_id, broker->backend_run_id) != 0;
 }
 
+// Keys expire by the server's clock: when it jumped forwards, all of them expire sooner than their
+// holders were told.
+static void server_clock_stepped(struct broker *broker, int64_t step_ms)
+{
+    struct lock *lock;
+
+    if (step_ms == 0)
+        return;
+    broker->stats.clock_steps++;
+    broker_fact(broker, FACT_WARNING, "redis_clock_stepped", NULL)->ms = step_ms;
+    for (lock = lock_tree_first(&broker->locks); lock && step_ms > 0; lock = lock_tree_next(lock)) {
+        if (lock->state == LOCK_HELD)
+            hold_clock_stepped(broker, lock, step_ms);
+    }
+}
+
+static void server_clock_look(struct broker *broker, int64_t asked_ms, int64_t server_ms)
+{
+    if (server_ms == LB_NONE || asked_ms == LB_NONE)
+        return;
+    server_clock_stepped(
+        broker, server_clock_observe(&broker->server_clock, asked_ms, broker->now_ms, server_ms));
+}
+
 // A new link may serve what waited for it: nothing pauses any longer.
 static void backend_up(struct broker *broker, const struct backend_facts *facts)
 {
     bool restarted = backend_restarted(broker, facts);
     struct lock *lock;
 
+    server_clock_look(broker, facts->asked_ms, facts->server_ms);
     broker->up = true;
     if (facts->run_id)
         copy_text(&broker->backend_run_id, facts->run_id);
@@ -312,7 +340,7 @@ static void backend_up(struct broker *broker, const struct backend_facts *facts)
     for (lock = lock_tree_first(&broker->locks); lock; lock = lock_tree_next(lock)) {
         lock->paused = false;
         if (restarted && lock->state == LOCK_HELD)
-            hold_doubt(broker, lock);
+            hold_doubt(broker, lock, "restarted");
     }
     broker_mark_all_dirty(broker);
 }
@@ -324,6 +352,17 @@ static void backend_down(struct broker *broker)
     broker_mark_all_dirty(broker);
 }
 
+// An acquire or renewal that was executed leaves an epoch marker behind.
+static void epoch_look(struct broker *broker, enum backend_op_kind kind,
+                       const struct backend_outcome *outcome)
+{
+    bool was_executed = outcome->server_ms != LB_NONE && outcome->result != RESULT_LATE;
+
+    if (broker->waits_after_loss && was_executed &&
+        (kind == BACKEND_ACQUIRE || kind == BACKEND_RENEW))
+        broker->saw_epoch = true;
+}
+
 static void backend_outcome(struct broker *broker, const struct backend_outcome *outcome)
 {
     struct flight *flight = flight_tree_find(&broker->flights, outcome->op_id);
@@ -333,6 +372,8 @@ static void backend_outcome(struct broker *broker, const struct backend_outcome 
         return;
     }
     broker->stats.unknown_outcomes += outcome->result == RESULT_UNKNOWN;
+    server_clock_look(broker, outcome->sent_ms, outcome->server_ms);
+    epoch_look(broker, flight->kind, outcome);
     flight_tree_remove(&broker->flights, flight);
     switch (flight->kind) {
     case BACKEND_ACQUIRE:

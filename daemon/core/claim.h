@@ -48,8 +48,8 @@ struct claim {
     bool is_try; // wait_ms was 0
     bool renew;
     bool suspect;
-    bool doubted; // to become suspect at its alarm, since the backend restarted
-    uint64_t id;  // rises with arrival; names the grant
+    const char *doubt; // to become suspect at its alarm for this reason; NULL: for the usual ones
+    uint64_t id;       // rises with arrival; names the grant
     struct call call;
     struct alarm alarm; // waiting: the end of the wait; granted: suspect, then lost
     struct extension_list extensions;

@@ -33,11 +33,13 @@ struct peer {
 struct broker_config {
     int64_t ttl_max_ms;
     int64_t max_wait_ms;
-    int64_t retry_max_ms; // the longest pause between two tries on a key held elsewhere
-    int64_t requests_max; // pending requests of one connection
-    uid_t own_uid;        // may break locks, beside root
-    const char *server;   // "lockbrokerd 0.1.0"; texts are copied
-    const char *instance; // shown by hello
+    int64_t retry_max_ms;  // the longest pause between two tries on a key held elsewhere
+    int64_t requests_max;  // pending requests of one connection
+    bool waits_after_loss; // data_loss = quarantine: no free key is taken until no lock can be left
+                           // of which a server that lost data does not know
+    uid_t own_uid;         // may break locks, beside root
+    const char *server;    // "lockbrokerd 0.1.0"; texts are copied
+    const char *instance;  // shown by hello
     const char *host;
     const char *backend_kind; // "redis" or "memory"
 };

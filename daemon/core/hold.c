@@ -109,7 +109,7 @@ bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
     claim->deadline_ms = least(deadline_ms, cap_ms);
     claim->fence = outcome->fence;
     claim->suspect = false;
-    claim->doubted = false;
+    claim->doubt = NULL;
     lock_move(lock, LOCK_HELD);
     hold_arm(broker, lock);
     broker->held_count++;
@@ -140,8 +140,10 @@ void hold_take_back(struct broker *broker, struct session *session, uint64_t gra
     struct request_id id = claim->call.id;
 
     // The key may well be ours still: it is asked for again with the same token.
-    if (lock->main_op.op_id)
+    if (lock->main_op.op_id) {
         flight_tree_remove(&broker->flights, &lock->main_op);
+        lock_main_op_strays(lock);
+    }
     lock->grant = NULL;
     lock->maybe_set = true;
     lock_move(lock, LOCK_BLOCKED);
@@ -247,9 +249,9 @@ void hold_alarm(struct broker *broker, struct claim *claim)
 
     const char *reason = broker->up ? "no_answer" : "down";
 
-    if (claim->doubted)
-        reason = "restarted";
-    claim->doubted = false;
+    if (claim->doubt)
+        reason = claim->doubt;
+    claim->doubt = NULL;
     claim->suspect = true;
     broker->stats.suspect++;
     broker_notify(broker, claim, NOTICE_SUSPECT, reason);
@@ -257,14 +259,25 @@ void hold_alarm(struct broker *broker, struct claim *claim)
     hold_arm_claim(broker, claim->lock); // a renewal keeps the time that was set for it
 }
 
-void hold_doubt(struct broker *broker, struct lock *lock)
+void hold_doubt(struct broker *broker, struct lock *lock, const char *reason)
 {
     if (!lock->grant->suspect) {
-        lock->grant->doubted = true;
+        lock->grant->doubt = reason;
         alarm_set(&lock->grant->alarm, &broker->claim_alarms, broker->now_ms);
     }
     if (lock->grant->renew && !lock->main_op.op_id)
         renewal_set(broker, lock, broker->now_ms, 0);
+}
+
+void hold_clock_stepped(struct broker *broker, struct lock *lock, int64_t step_ms)
+{
+    struct claim *claim = lock->grant;
+
+    lock->lease.deadline_ms -= step_ms;
+    claim->deadline_ms = least(claim->deadline_ms, lock->lease.deadline_ms);
+    if (claim->suspect) // told already, but not of the nearer deadline
+        hold_arm_claim(broker, lock);
+    hold_doubt(broker, lock, "clock");
 }
 
 void hold_renew(struct broker *broker, struct lock *lock)
@@ -282,6 +295,8 @@ void hold_renew(struct broker *broker, struct lock *lock)
     op->serial = lock->serial;
     op->ttl_ms = lock->main_op_ttl_ms;
     op->timeout_ms = lease_command_timeout(least(lock->ttl_ms, lock->main_op_ttl_ms));
+    lock->main_op_limit =
+        broker_limit(broker, op, least(op->timeout_ms, lock->lease.deadline_ms - broker->now_ms));
     if (op->ttl_ms > lock->ttl_longest_ms)
         lock->ttl_longest_ms = op->ttl_ms;
     renewal_cancel(lock);
@@ -371,16 +386,39 @@ static void renewal_failed(struct broker *broker, struct lock *lock, bool refuse
         renewal_set(broker, lock, broker->now_ms + lease_retry_pause(lock->lease.ttl_ms), 0);
 }
 
+// The server's clock is ahead of what was thought: with what is known by now it is asked again.
+static void renewal_late(struct broker *broker, struct lock *lock, struct extension *extension)
+{
+    broker->stats.renewals_failed++;
+    if (extension)
+        TAILQ_INSERT_HEAD(&lock->grant->extensions, extension, link);
+    if (wants_renewal(lock))
+        renewal_set(broker, lock, broker->now_ms + lease_retry_pause(lock->lease.ttl_ms), 0);
+}
+
+static void reasserted(struct broker *broker, struct lock *lock)
+{
+    broker->stats.reasserted++;
+    (void)broker_fact(broker, FACT_NOTICE, "reasserted", lock->grant);
+}
+
 void hold_outcome(struct broker *broker, struct lock *lock, const struct backend_outcome *outcome)
 {
     struct extension *extension = lock->extending;
 
     lock->extending = NULL;
+    if (outcome->result == RESULT_UNKNOWN)
+        lock_main_op_strays(lock);
     if (lock->state != LOCK_HELD) // the grant ended meanwhile: no reply revives it
         return;
     switch (outcome->result) {
     case RESULT_OK:
+        if (outcome->was_missing)
+            reasserted(broker, lock);
         hold_renewed(broker, lock, outcome->sent_ms, extension);
+        break;
+    case RESULT_LATE:
+        renewal_late(broker, lock, extension);
         break;
     case RESULT_GONE:
     case RESULT_STOLEN:

@@ -27,9 +27,13 @@ void hold_take_back(struct broker *broker, struct session *session, uint64_t gra
 // The granted claim's alarm: it becomes suspect, or it is lost.
 void hold_alarm(struct broker *broker, struct claim *claim);
 
-// The backend restarted and may have lost the held lock's key: its holder is told so, and a renewal
-// that finds out goes at once.
-void hold_doubt(struct broker *broker, struct lock *lock);
+// The held lock's key may be gone, for that reason (static text): its holder is told so, and a
+// renewal that finds out goes at once.
+void hold_doubt(struct broker *broker, struct lock *lock, const char *reason);
+
+// The server's clock jumped forwards by so much, and so did the expiry of the held lock's key: its
+// deadline is as much nearer.
+void hold_clock_stepped(struct broker *broker, struct lock *lock, int64_t step_ms);
 
 // Sends the renewal that is due, for the next extension if one waits.
 void hold_renew(struct broker *broker, struct lock *lock);

@@ -100,6 +100,15 @@ static struct inquiry *inquiry_new(const char *key, const char *reason)
     return inquiry;
 }
 
+// A break that is executed late could take the key from another holder than was meant.
+static void inquiry_send(struct broker *broker, struct inquiry *inquiry, enum backend_op_kind kind)
+{
+    struct backend_op *op = broker_start(broker, &inquiry->flight, kind, inquiry, inquiry->key);
+
+    if (kind == BACKEND_BREAK)
+        (void)broker_limit(broker, op, op->timeout_ms);
+}
+
 static void inquiry_begin(struct broker *broker, struct session *session,
                           const struct request *request, enum backend_op_kind kind)
 {
@@ -116,7 +125,7 @@ static void inquiry_begin(struct broker *broker, struct session *session,
         return;
     }
     call_open(&inquiry->call, session, &request->id, request->op);
-    (void)broker_start(broker, &inquiry->flight, kind, inquiry, inquiry->key);
+    inquiry_send(broker, inquiry, kind);
 }
 
 static bool lock_has_local_holder(const struct lock *lock)
@@ -241,6 +250,10 @@ void inquiry_outcome(struct broker *broker, struct inquiry *inquiry,
     struct lock *lock = lock_tree_find(&broker->locks, inquiry->key);
     bool is_break = inquiry->call.op == OP_BREAK;
 
+    if (outcome->result == RESULT_LATE && broker->up) {
+        inquiry_send(broker, inquiry, BACKEND_BREAK);
+        return;
+    }
     graveyard_bury(&broker->graves, &inquiry->grave);
     if (outcome->result != RESULT_OK) {
         inquiry_fail(broker, inquiry, outcome->result);
@@ -314,6 +327,13 @@ void list_request(struct broker *broker, struct session *session, const struct r
     reply->more = lock && is_prefix(request->prefix, lock->name);
 }
 
+static int64_t quarantine_left_ms(const struct broker *broker)
+{
+    int64_t left_ms = broker->quarantine_until_ms - broker->now_ms;
+
+    return left_ms > 0 ? left_ms : 0;
+}
+
 static size_t list_gauges(const struct broker *broker, struct stat_value *values)
 {
     const struct stat_value gauges[] = {
@@ -324,6 +344,7 @@ static size_t list_gauges(const struct broker *broker, struct stat_value *values
         {"locks", (int64_t)broker->locks_count},
         {"held", (int64_t)broker->held_count},
         {"owed", (int64_t)broker->owed_count},
+        {"quarantine_ms", quarantine_left_ms(broker)},
     };
 
     memcpy(values, gauges, sizeof(gauges));

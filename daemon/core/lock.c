@@ -165,6 +165,21 @@ int64_t lock_contenders_count(const struct lock *lock)
     return lock->waiters_count;
 }
 
+void lock_main_op_strays(struct lock *lock)
+{
+    lock->stragglers_limit = time_limit_later(lock->stragglers_limit, lock->main_op_limit);
+}
+
+int64_t lock_frees_within_ms(const struct lock *lock, int64_t now_ms)
+{
+    struct time_limit limit = lock->stragglers_limit;
+
+    if (lock->main_op.op_id)
+        limit = time_limit_later(limit, lock->main_op_limit);
+    return time_limit_left_ms(&limit, now_ms) + lock->ttl_longest_ms + lock->ttl_longest_ms / 100 +
+           2;
+}
+
 bool lock_is_owed(const struct lock *lock)
 {
     switch (lock->state) {

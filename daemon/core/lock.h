@@ -17,6 +17,7 @@
 #include "daemon/core/claim.h"
 #include "daemon/core/grave.h"
 #include "daemon/core/lease.h"
+#include "daemon/core/straggler.h"
 
 enum lock_state {
     LOCK_IDLE,      // nothing of ours is in the backend
@@ -73,11 +74,13 @@ struct lock {
     int64_t kept_until_ms;
     struct flight main_op; // acquire or renew: at most one in flight
     struct flight release_op;
-    int64_t main_op_ttl_ms;      // what the one in flight asked for
-    struct extension *extending; // the extension that the renewal in flight serves
-    struct alarm alarm;          // blocked, releasing: try again; held: renew; kept: over
-    struct alarm early_alarm;    // held: from then on the renewal may go with others
-    bool paused;                 // blocked, releasing: until the alarm
+    int64_t main_op_ttl_ms;             // what the one in flight asked for
+    struct time_limit main_op_limit;    // of the one in flight
+    struct time_limit stragglers_limit; // of those with this token that got no answer
+    struct extension *extending;        // the extension that the renewal in flight serves
+    struct alarm alarm;                 // blocked, releasing: try again; held: renew; kept: over
+    struct alarm early_alarm;           // held: from then on the renewal may go with others
+    bool paused;                        // blocked, releasing: until the alarm
 
     // Contenders, first come first served; tries are apart so that none is looked for in a long
     // queue. A verdict is for those whose id is at most asked_up_to.
@@ -116,6 +119,14 @@ struct claim *lock_first_contender(const struct lock *lock);
 
 // Local contenders still waiting, tries included.
 int64_t lock_contenders_count(const struct lock *lock);
+
+// The main operation got no answer, or is not waited for any more: it may be executed late.
+void lock_main_op_strays(struct lock *lock);
+
+// The longest that the key can still be there at `now_ms`, if it carries our token or may yet: what
+// is left to the commands that may set it or push it out, and the longest ttl of them. A shorter
+// ttl never takes back a longer one.
+int64_t lock_frees_within_ms(const struct lock *lock, int64_t now_ms);
 
 // True while something is to be given back or waited for before the broker may end.
 bool lock_is_owed(const struct lock *lock);

@@ -28,6 +28,7 @@ static void release_end(struct broker *broker, struct lock *lock)
     lock->verdict = VERDICT_NONE;
     lock->last_verdict = VERDICT_NONE;
     lock->ttl_longest_ms = 0;
+    lock->stragglers_limit = (struct time_limit){0};
     broker_mark_dirty(broker, lock);
 }
 
@@ -36,13 +37,6 @@ static void claim_bury(struct broker *broker, struct claim *claim)
     lb_assert(!alarm_is_set(&claim->alarm) && TAILQ_EMPTY(&claim->extensions));
     call_close(&claim->call);
     graveyard_bury(&broker->graves, &claim->grave);
-}
-
-// The longest that the key can still be there: its lease may have been pushed out by a renewal
-// whose answer is still to come, and a shorter ttl never takes back a longer one.
-static int64_t frees_within_ms(const struct lock *lock)
-{
-    return lock->ttl_longest_ms + lock->ttl_longest_ms / 100 + 2;
 }
 
 // Answers the releaser, if there is one, and lets go of its claim.
@@ -60,7 +54,7 @@ static void release_answer(struct broker *broker, struct lock *lock, const char 
     reply->outcome = outcome;
     reply->reason = reason;
     if (strcmp(outcome, "unconfirmed") == 0)
-        reply->frees_within_ms = frees_within_ms(lock);
+        reply->frees_within_ms = lock_frees_within_ms(lock, broker->now_ms);
     claim_bury(broker, claim);
 }
 
@@ -88,7 +82,7 @@ static void release_granted(struct broker *broker, struct claim *claim,
 static void release_kept(struct broker *broker, struct lock *lock)
 {
     lock->grant = NULL;
-    if (lock->gone)
+    if (lock->gone && !lock->stragglers_limit.is_set)
         release_end(broker, lock);
     else
         release_begin(broker, lock);
@@ -138,6 +132,30 @@ void release_attend(struct broker *broker, struct lock *lock)
     op->timeout_ms = lease_command_timeout(lock->main_op_ttl_ms);
 }
 
+static void release_pause(struct broker *broker, struct lock *lock, int64_t pause_ms)
+{
+    lock->paused = true;
+    alarm_set(&lock->alarm, &broker->lock_alarms, broker->now_ms + pause_ms);
+}
+
+// The key does not carry our token now. When it may yet, since a command of ours can still be
+// executed late, it is deleted once more after that.
+static void release_settle(struct broker *broker, struct lock *lock, int64_t server_ms)
+{
+    const struct time_limit *limit = &lock->stragglers_limit;
+
+    if (time_limit_is_over(limit, server_ms, broker->now_ms, lock->ttl_longest_ms)) {
+        release_end(broker, lock);
+        return;
+    }
+
+    int64_t pause_ms = broker->retry_max_ms;
+
+    if (server_ms != LB_NONE && limit->server_ms + 1 - server_ms < pause_ms)
+        pause_ms = limit->server_ms + 1 - server_ms;
+    release_pause(broker, lock, pause_ms);
+}
+
 void release_outcome(struct broker *broker, struct lock *lock,
                      const struct backend_outcome *outcome)
 {
@@ -145,17 +163,18 @@ void release_outcome(struct broker *broker, struct lock *lock,
     case RESULT_OK:
         broker->stats.released++;
         release_answer(broker, lock, "released", NULL);
-        release_end(broker, lock);
+        release_settle(broker, lock, outcome->server_ms);
         break;
     case RESULT_GONE:
         release_answer(broker, lock, "was_lost", "deleted");
-        release_end(broker, lock);
+        release_settle(broker, lock, outcome->server_ms);
         break;
     case RESULT_STOLEN:
     case RESULT_CONFLICT:
         release_answer(broker, lock, "was_lost", "stolen");
-        release_end(broker, lock);
+        release_settle(broker, lock, outcome->server_ms);
         break;
+    case RESULT_LATE:
     case RESULT_BUSY:
     case RESULT_REFUSED:
     case RESULT_QUARANTINED:
@@ -165,9 +184,7 @@ void release_outcome(struct broker *broker, struct lock *lock,
         if (lock->grant)
             broker->stats.release_unconfirmed++;
         release_answer(broker, lock, "unconfirmed", NULL);
-        lock->paused = true;
-        alarm_set(&lock->alarm, &broker->lock_alarms,
-                  broker->now_ms + lease_retry_pause(lock->main_op_ttl_ms));
+        release_pause(broker, lock, lease_retry_pause(lock->main_op_ttl_ms));
         break;
     }
 }
@@ -196,7 +213,7 @@ void release_kept_over(struct broker *broker, struct lock *lock)
     if (lock->grant)
         claim_remember(broker, lock->grant);
     lock->grant = NULL;
-    if (lock->delete_when_over && !lock->gone)
+    if ((lock->delete_when_over && !lock->gone) || lock->stragglers_limit.is_set)
         release_begin(broker, lock);
     else
         release_end(broker, lock);

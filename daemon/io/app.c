@@ -82,6 +82,7 @@ static struct broker_config broker_config_of(const struct app *app)
         .max_wait_ms = config->max_wait_ms,
         .retry_max_ms = config->retry_max_ms,
         .requests_max = config->requests_max,
+        .waits_after_loss = !app->memory && config->data_loss == CONFIG_LOSS_QUARANTINE,
         .own_uid = geteuid(),
         .server = APP_SERVER_NAME,
         .instance = app->identity.public_instance,
@@ -120,6 +121,9 @@ static void app_apply_config(struct app *app)
         .line_timeout_ms = app->config.line_timeout_ms,
     };
     log_set_level((enum log_level)app->config.log_level);
+    if (app->config.data_loss == CONFIG_LOSS_IGNORE)
+        log_message(LOG_LEVEL_WARNING, "data_loss_ignored",
+                    "data_loss = ignore: when Redis loses data, one lock may have two holders");
 }
 
 static void log_needs_restart(void *context, const char *option)

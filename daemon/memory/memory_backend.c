@@ -223,6 +223,7 @@ void memory_backend_submit(struct memory_backend *backend, const struct backend_
             {
                 .op_id = op->op_id,
                 .sent_ms = now_ms,
+                .server_ms = LB_NONE,
                 .fence = LB_NONE,
                 .ends_in_ms = LB_NONE,
                 .holder =
@@ -247,6 +248,7 @@ void memory_backend_open(struct memory_backend *backend)
     struct event event = {
         .kind = EVENT_BACKEND_UP,
         .now_ms = backend->options.now_ms(backend->options.context),
+        .facts = {.server_ms = LB_NONE, .asked_ms = LB_NONE},
     };
 
     backend->options.post(backend->options.context, &event);

@@ -7,8 +7,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Script name and number of keys, then of each renewal key, token and ttl.
-#define COMMAND_WORDS_MAX (3 + 3 * COMMAND_KEYS_MAX)
+// Script, number of keys, two helper keys, four words for all, then of each renewal key, token and
+// ttl.
+#define COMMAND_WORDS_MAX (3 + 2 + 4 + 3 * COMMAND_KEYS_MAX)
 #define NUMBER_BYTES_MAX  24
 
 enum script_status {
@@ -16,6 +17,10 @@ enum script_status {
     STATUS_YES = 1,
     STATUS_STOLEN = 2,
     STATUS_CONFLICT = 3,
+    STATUS_LATE = 4,
+    STATUS_QUARANTINED = 5, // acquire
+    STATUS_SET_AGAIN = 6,   // renew
+    STATUS_NOT_SET = 7,     // renew
 };
 
 // A command under construction. Words are borrowed, or lie in the arrays here.
@@ -25,7 +30,7 @@ struct words {
     size_t length[COMMAND_WORDS_MAX];
     char tokens[COMMAND_KEYS_MAX][TOKEN_BYTES_MAX + 1];
     size_t tokens_count;
-    char numbers[COMMAND_KEYS_MAX + 2][NUMBER_BYTES_MAX];
+    char numbers[COMMAND_KEYS_MAX + 4][NUMBER_BYTES_MAX];
     size_t numbers_count;
 };
 
@@ -71,30 +76,83 @@ static int words_format(struct words *words, char **ret_bytes, size_t *ret_lengt
     return 0;
 }
 
-static void words_add_arguments(struct words *words, const struct token_maker *maker,
-                                const struct command_op *ops, size_t count)
+static void words_add_limit(struct words *words, int64_t not_after_ms)
 {
-    const struct backend_op *op = ops[0].op;
+    if (not_after_ms == LB_NONE)
+        words_add_text(words, "");
+    else
+        words_add_number(words, not_after_ms);
+}
 
-    switch (op->kind) {
-    case BACKEND_ACQUIRE:
-        words_add_token(words, maker, op->serial);
-        words_add_number(words, op->ttl_ms);
-        words_add_number(words, op->fence_floor);
-        break;
-    case BACKEND_RENEW:
-        for (size_t i = 0; i < count; i++)
-            words_add_token(words, maker, ops[i].op->serial);
-        for (size_t i = 0; i < count; i++)
-            words_add_number(words, ops[i].op->ttl_ms);
-        break;
-    case BACKEND_RELEASE:
-        words_add_token(words, maker, op->serial);
-        break;
-    case BACKEND_QUERY:
-    case BACKEND_BREAK:
-        break;
+static void words_add_loss(struct words *words, int64_t loss_ttl_ms, bool saw_epoch)
+{
+    words_add_number(words, loss_ttl_ms);
+    words_add_text(words, saw_epoch ? "1" : "0");
+}
+
+static void words_add_acquire(struct words *words, const struct token_maker *maker,
+                              const struct command_op *op)
+{
+    words_add_number(words, 3);
+    words_add(words, op->key, op->key_length);
+    words_add_text(words, COMMAND_FENCE_KEY);
+    words_add_text(words, COMMAND_EPOCH_KEY);
+    words_add_token(words, maker, op->op->serial);
+    words_add_number(words, op->op->ttl_ms);
+    words_add_number(words, op->op->fence_floor);
+    words_add_limit(words, op->op->not_after_ms);
+    words_add_loss(words, op->op->loss_ttl_ms, op->op->saw_epoch);
+}
+
+// What a renewal has in common with the others of its command: of each the stricter.
+static struct backend_op renewals_join(const struct command_op *ops, size_t count)
+{
+    struct backend_op joint = *ops[0].op;
+
+    for (size_t i = 1; i < count; i++) {
+        const struct backend_op *op = ops[i].op;
+
+        if (op->fence_floor > joint.fence_floor)
+            joint.fence_floor = op->fence_floor;
+        if (op->not_after_ms != LB_NONE &&
+            (joint.not_after_ms == LB_NONE || op->not_after_ms < joint.not_after_ms))
+            joint.not_after_ms = op->not_after_ms;
+        if (op->loss_ttl_ms > joint.loss_ttl_ms)
+            joint.loss_ttl_ms = op->loss_ttl_ms;
+        joint.saw_epoch = joint.saw_epoch || op->saw_epoch;
     }
+    return joint;
+}
+
+static void words_add_renewals(struct words *words, const struct token_maker *maker,
+                               const struct command_op *ops, size_t count)
+{
+    struct backend_op joint = renewals_join(ops, count);
+
+    words_add_number(words, (int64_t)count + 2);
+    words_add_text(words, COMMAND_FENCE_KEY);
+    words_add_text(words, COMMAND_EPOCH_KEY);
+    for (size_t i = 0; i < count; i++)
+        words_add(words, ops[i].key, ops[i].key_length);
+    words_add_number(words, joint.fence_floor);
+    words_add_limit(words, joint.not_after_ms);
+    words_add_loss(words, joint.loss_ttl_ms, joint.saw_epoch);
+    for (size_t i = 0; i < count; i++)
+        words_add_token(words, maker, ops[i].op->serial);
+    for (size_t i = 0; i < count; i++)
+        words_add_number(words, ops[i].op->ttl_ms);
+}
+
+// The operations that want nothing but the lock's own key.
+static void words_add_plain(struct words *words, const struct token_maker *maker,
+                            const struct command_op *op)
+{
+    words_add_number(words, 1);
+    words_add(words, op->key, op->key_length);
+    if (op->op->kind == BACKEND_RELEASE)
+        words_add_token(words, maker, op->op->serial);
+    else if (op->op->kind == BACKEND_BREAK)
+        words_add_limit(words, op->op->not_after_ms);
 }
 
 int command_format(const struct token_maker *maker, const struct script_names *names,
@@ -102,19 +160,18 @@ int command_format(const struct token_maker *maker, const struct script_names *n
                    size_t *ret_length)
 {
     enum backend_op_kind kind = ops[0].op->kind;
-    bool has_fence = kind == BACKEND_ACQUIRE;
     struct words words;
 
     lb_assert(count == 1 || (count <= COMMAND_KEYS_MAX && kind == BACKEND_RENEW));
     words.count = words.tokens_count = words.numbers_count = 0;
     words_add_text(&words, as_text ? "EVAL" : "EVALSHA");
     words_add_text(&words, as_text ? script_text(kind) : names->sha[kind]);
-    words_add_number(&words, (int64_t)count + has_fence);
-    for (size_t i = 0; i < count; i++)
-        words_add(&words, ops[i].key, ops[i].key_length);
-    if (has_fence)
-        words_add_text(&words, COMMAND_FENCE_KEY);
-    words_add_arguments(&words, maker, ops, count);
+    if (kind == BACKEND_ACQUIRE)
+        words_add_acquire(&words, maker, ops);
+    else if (kind == BACKEND_RENEW)
+        words_add_renewals(&words, maker, ops, count);
+    else
+        words_add_plain(&words, maker, ops);
     return words_format(&words, ret_bytes, ret_length);
 }
 
@@ -143,25 +200,17 @@ static bool item_is(const struct resp *reply, size_t index, enum resp_kind kind)
     return index < reply->count && reply->items[index].kind == kind;
 }
 
-// The status at the head of an array; -1 when there is none.
-static int64_t reply_status(const struct resp *reply)
-{
-    if (reply->kind != RESP_ARRAY || !item_is(reply, 0, RESP_INTEGER))
-        return -1;
-    return reply->items[0].integer;
-}
-
-// The holder from {status, pttl, value}.
+// The holder from {time, status, pttl, value}.
 static int holder_read(const struct token_maker *maker, const struct resp *reply,
                        char ret_host[LB_HOST_BYTES_MAX + 1], struct holder *ret_holder)
 {
     const struct resp *value;
     int64_t pttl;
 
-    if (reply->count != 3 || !item_is(reply, 1, RESP_INTEGER) || !item_is(reply, 2, RESP_TEXT))
+    if (reply->count != 4 || !item_is(reply, 2, RESP_INTEGER) || !item_is(reply, 3, RESP_TEXT))
         return -EPROTO;
-    pttl = reply->items[1].integer;
-    value = &reply->items[2];
+    pttl = reply->items[2].integer;
+    value = &reply->items[3];
     if (pttl < -1)
         return -EPROTO;
     ret_holder->kind = token_classify(maker, value->text, value->length, ret_host);
@@ -171,81 +220,123 @@ static int holder_read(const struct token_maker *maker, const struct resp *reply
     return 0;
 }
 
-static int acquire_read(const struct token_maker *maker, const struct backend_op *op,
-                        const struct resp *reply, char ret_host[LB_HOST_BYTES_MAX + 1],
-                        struct backend_outcome *ret_outcome)
+static int fence_read(const struct backend_op *op, const struct resp *reply,
+                      struct backend_outcome *ret_outcome)
 {
-    switch (reply_status(reply)) {
+    if (reply->count != 3 || !item_is(reply, 2, RESP_INTEGER) ||
+        reply->items[2].integer <= op->fence_floor || reply->items[2].integer > LB_INTEGER_MAX)
+        return -EPROTO;
+    ret_outcome->result = RESULT_OK;
+    ret_outcome->fence = reply->items[2].integer;
+    return 0;
+}
+
+static int quarantine_read(const struct resp *reply, struct backend_outcome *ret_outcome)
+{
+    if (reply->count != 3 || !item_is(reply, 2, RESP_INTEGER) || reply->items[2].integer < 1 ||
+        reply->items[2].integer > LB_INTEGER_MAX)
+        return -EPROTO;
+    ret_outcome->result = RESULT_QUARANTINED;
+    ret_outcome->ends_in_ms = reply->items[2].integer;
+    return 0;
+}
+
+// An answer of the status alone.
+static int bare_read(const struct resp *reply, enum backend_result result,
+                     struct backend_outcome *ret_outcome)
+{
+    if (reply->count != 2)
+        return -EPROTO;
+    ret_outcome->result = result;
+    return 0;
+}
+
+static int acquire_read(const struct token_maker *maker, const struct backend_op *op,
+                        const struct resp *reply, int64_t status,
+                        char ret_host[LB_HOST_BYTES_MAX + 1], struct backend_outcome *ret_outcome)
+{
+    switch (status) {
     case STATUS_YES:
-        if (reply->count != 2 || !item_is(reply, 1, RESP_INTEGER) ||
-            reply->items[1].integer <= op->fence_floor || reply->items[1].integer > LB_INTEGER_MAX)
-            return -EPROTO;
-        ret_outcome->result = RESULT_OK;
-        ret_outcome->fence = reply->items[1].integer;
-        return 0;
+        return fence_read(op, reply, ret_outcome);
     case STATUS_NO:
         ret_outcome->result = RESULT_BUSY;
         return holder_read(maker, reply, ret_host, &ret_outcome->holder);
     case STATUS_CONFLICT:
-        ret_outcome->result = RESULT_CONFLICT;
-        return 0;
+        return bare_read(reply, RESULT_CONFLICT, ret_outcome);
+    case STATUS_LATE:
+        return bare_read(reply, RESULT_LATE, ret_outcome);
+    case STATUS_QUARANTINED:
+        return quarantine_read(reply, ret_outcome);
     default:
         return -EPROTO;
     }
 }
 
-// The outcome of a renewal or a release from its status.
-static int status_read(const struct resp *status, struct backend_outcome *ret_outcome)
+static int renewal_read(int64_t status, struct backend_outcome *ret_outcome)
 {
     static const enum backend_result results[] = {
-        [STATUS_NO] = RESULT_GONE,
-        [STATUS_YES] = RESULT_OK,
-        [STATUS_STOLEN] = RESULT_STOLEN,
-        [STATUS_CONFLICT] = RESULT_CONFLICT,
+        [STATUS_NO] = RESULT_GONE,       [STATUS_YES] = RESULT_OK,
+        [STATUS_STOLEN] = RESULT_STOLEN, [STATUS_CONFLICT] = RESULT_CONFLICT,
+        [STATUS_LATE] = RESULT_LATE,     [STATUS_QUARANTINED] = RESULT_UNKNOWN,
+        [STATUS_SET_AGAIN] = RESULT_OK,  [STATUS_NOT_SET] = RESULT_REFUSED,
     };
 
-    if (status->kind != RESP_INTEGER || status->integer < 0 ||
-        status->integer >= (int64_t)LB_ARRAY_LENGTH(results))
+    if (status < 0 || status >= (int64_t)LB_ARRAY_LENGTH(results) || status == STATUS_QUARANTINED)
         return -EPROTO;
-    ret_outcome->result = results[status->integer];
+    ret_outcome->result = results[status];
+    ret_outcome->was_missing = status == STATUS_SET_AGAIN;
     return 0;
 }
 
-static int look_read(const struct token_maker *maker, const struct resp *reply,
-                     char ret_host[LB_HOST_BYTES_MAX + 1], struct backend_outcome *ret_outcome)
+static int release_read(int64_t status, struct backend_outcome *ret_outcome)
 {
-    switch (reply_status(reply)) {
-    case STATUS_YES:
+    if (status < STATUS_NO || status > STATUS_CONFLICT)
+        return -EPROTO;
+    return renewal_read(status, ret_outcome);
+}
+
+static int look_read(const struct token_maker *maker, const struct backend_op *op,
+                     const struct resp *reply, int64_t status, char ret_host[LB_HOST_BYTES_MAX + 1],
+                     struct backend_outcome *ret_outcome)
+{
+    if (status == STATUS_YES) {
         ret_outcome->result = RESULT_OK;
         return holder_read(maker, reply, ret_host, &ret_outcome->holder);
-    case STATUS_NO:
-        ret_outcome->result = RESULT_OK;
-        ret_outcome->holder.kind = HOLDER_NONE;
-        return 0;
-    case STATUS_CONFLICT:
-        ret_outcome->result = RESULT_CONFLICT;
-        return 0;
-    default:
-        return -EPROTO;
     }
+    if (status == STATUS_NO) {
+        ret_outcome->holder.kind = HOLDER_NONE;
+        return bare_read(reply, RESULT_OK, ret_outcome);
+    }
+    if (status == STATUS_CONFLICT)
+        return bare_read(reply, RESULT_CONFLICT, ret_outcome);
+    if (status == STATUS_LATE && op->kind == BACKEND_BREAK)
+        return bare_read(reply, RESULT_LATE, ret_outcome);
+    return -EPROTO;
 }
 
 int command_read(const struct token_maker *maker, const struct backend_op *op,
                  const struct resp *reply, size_t index, size_t count,
                  char ret_host[LB_HOST_BYTES_MAX + 1], struct backend_outcome *ret_outcome)
 {
+    int64_t status;
+
+    if (reply->kind != RESP_ARRAY || !item_is(reply, 0, RESP_INTEGER) ||
+        !item_is(reply, 1 + index, RESP_INTEGER))
+        return -EPROTO;
+    status = reply->items[1 + index].integer;
+    ret_outcome->server_ms = reply->items[0].integer;
+    if (ret_outcome->server_ms < 0 || ret_outcome->server_ms > LB_INTEGER_MAX)
+        return -EPROTO;
     switch (op->kind) {
     case BACKEND_ACQUIRE:
-        return acquire_read(maker, op, reply, ret_host, ret_outcome);
+        return acquire_read(maker, op, reply, status, ret_host, ret_outcome);
     case BACKEND_RENEW:
-        if (reply->kind != RESP_ARRAY || reply->count != count)
-            return -EPROTO;
-        return status_read(&reply->items[index], ret_outcome);
+        return reply->count == 1 + count ? renewal_read(status, ret_outcome) : -EPROTO;
     case BACKEND_RELEASE:
-        return status_read(reply, ret_outcome);
+        return reply->count == 2 ? release_read(status, ret_outcome) : -EPROTO;
     case BACKEND_QUERY:
     case BACKEND_BREAK:
-        return look_read(maker, reply, ret_host, ret_outcome);
+        return look_read(maker, op, reply, status, ret_host, ret_outcome);
     }
     return -EPROTO;
 }

@@ -49,6 +49,7 @@ static struct backend_outcome outcome_make(uint64_t op_id, enum backend_result r
         .op_id = op_id,
         .result = result,
         .sent_ms = sent_ms,
+        .server_ms = LB_NONE,
         .fence = LB_NONE,
         .ends_in_ms = LB_NONE,
         .holder = {.kind = HOLDER_NONE,

@@ -5,6 +5,7 @@
 #include "daemon/redis/handshake.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/redis/command.h"
@@ -17,6 +18,7 @@ enum handshake_step {
     STEP_INFO_SERVER,
     STEP_INFO_REPLICATION,
     STEP_INFO_MEMORY,
+    STEP_TIME,
     STEP_SCRIPTS, // the first of SCRIPT_COUNT
 };
 
@@ -29,6 +31,7 @@ static const char *step_label(int step)
         [STEP_INFO_SERVER] = "INFO server",
         [STEP_INFO_REPLICATION] = "INFO replication",
         [STEP_INFO_MEMORY] = "INFO memory",
+        [STEP_TIME] = "TIME",
         [STEP_SCRIPTS] = "SCRIPT LOAD",
     };
 
@@ -42,7 +45,7 @@ static void step_add(struct handshake *handshake, int step)
 
 void handshake_init(struct handshake *handshake, const struct handshake_options *options)
 {
-    *handshake = (struct handshake){.options = *options};
+    *handshake = (struct handshake){.options = *options, .server_ms = LB_NONE};
     if (options->password)
         step_add(handshake, STEP_AUTH);
     if (options->database != 0)
@@ -103,6 +106,9 @@ int handshake_format(const struct handshake *handshake, size_t index, char **ret
     case STEP_INFO_MEMORY:
         words[1] = "memory";
         return command_format_words(words, 2, ret_bytes, ret_length);
+    case STEP_TIME:
+        words[0] = "TIME";
+        return command_format_words(words, 1, ret_bytes, ret_length);
     default:
         words[0] = "SCRIPT";
         words[1] = "LOAD";
@@ -184,12 +190,38 @@ static int script_take(struct handshake *handshake, int step, const struct resp 
     return 0;
 }
 
+// A number of at most 15 digits; -1 for anything else.
+static int64_t number_read(const struct resp *text)
+{
+    if (text->kind != RESP_TEXT || text->length == 0 || text->length > 15 ||
+        strspn(text->text, "0123456789") != text->length)
+        return -1;
+    return strtoll(text->text, NULL, 10);
+}
+
+static int time_take(struct handshake *handshake, int step, const struct resp *reply)
+{
+    int64_t seconds = -1, microseconds = -1;
+
+    if (reply->kind == RESP_ARRAY && reply->count == 2) {
+        seconds = number_read(&reply->items[0]);
+        microseconds = number_read(&reply->items[1]);
+    }
+    if (seconds < 0 || seconds > LB_INTEGER_MAX / 1000 || microseconds < 0 ||
+        microseconds >= 1000000)
+        return problem_set(handshake, step, "an unexpected reply");
+    handshake->server_ms = seconds * 1000 + microseconds / 1000;
+    return 0;
+}
+
 static int step_take(struct handshake *handshake, int step, const struct resp *reply)
 {
     if (reply->kind == RESP_ERROR)
         return error_take(handshake, step, reply->text);
     if (step >= STEP_SCRIPTS)
         return script_take(handshake, step, reply);
+    if (step == STEP_TIME)
+        return time_take(handshake, step, reply);
     if (step >= STEP_INFO_SERVER)
         return info_take(handshake, step, reply);
     if (reply->kind != RESP_STATUS || strcmp(reply->text, "OK") != 0)
@@ -223,5 +255,7 @@ void handshake_facts(const struct handshake *handshake, struct backend_facts *re
         .version = handshake->version[0] ? handshake->version : NULL,
         .policy = handshake->policy[0] ? handshake->policy : NULL,
         .may_evict = may_evict(handshake),
+        .server_ms = handshake->server_ms,
+        .asked_ms = handshake->options.now_ms,
     };
 }

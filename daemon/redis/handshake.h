@@ -12,7 +12,7 @@
 #include "daemon/redis/script.h"
 #include "proto/macros.h"
 
-#define HANDSHAKE_STEPS_MAX         (6 + SCRIPT_COUNT)
+#define HANDSHAKE_STEPS_MAX         (7 + SCRIPT_COUNT)
 #define HANDSHAKE_WORD_BYTES_MAX    63
 #define HANDSHAKE_PROBLEM_BYTES_MAX 127
 
@@ -22,6 +22,7 @@ struct handshake_options {
     const char *password; // NULL: no AUTH
     int database;
     const char *host; // for the connection's name
+    int64_t now_ms;   // CLOCK_BOOTTIME: no command of it is sent before
 };
 
 struct handshake {
@@ -35,6 +36,7 @@ struct handshake {
     char version[HANDSHAKE_WORD_BYTES_MAX + 1];
     char run_id[HANDSHAKE_WORD_BYTES_MAX + 1];
     char policy[HANDSHAKE_WORD_BYTES_MAX + 1];
+    int64_t server_ms; // LB_NONE: not known
     struct script_names scripts;
 
     // With HANDSHAKE_E_REFUSED, for the log.

@@ -2,12 +2,14 @@
 // Every one checks everything first and writes last, and a lock's own key is its last write: a
 // script that ends in an error has not changed the lock.
 //
-// What they answer (S is the status, an integer):
-//   acquire  {1, fence} ours; {0, pttl, value} held by another; {3} of another type
-//   renew    one S a key: 1 renewed, 0 gone, 2 another's value, 3 of another type
-//   release  S: 1 deleted, 0 gone, 2 another's value, 3 of another type
-//   query    {1, pttl, value} held; {0} free; {3} of another type
-//   break    as query; what was held is deleted
+// What they answer is an array. First comes the server's time in ms, then a status S:
+//   acquire  1, fence: ours; 0, pttl, value: held by another; 3: of another type; 4: too late;
+//            5, ends_in_ms: free, but a loss of data is waited out
+//   renew    one S a key: 1 renewed, 0 gone, 2 another's value, 3 of another type, 4 too late,
+//            6 missing after a loss of data and set again, 7 the same, but refused
+//   release  1 deleted, 0 gone, 2 another's value, 3 of another type
+//   query    1, pttl, value: held; 0: free; 3: of another type
+//   break    as query, or 4; what was held is deleted
 // A value is cut to SCRIPT_VALUE_BYTES_MAX bytes.
 #ifndef LB_REDIS_SCRIPT_H
 #define LB_REDIS_SCRIPT_H

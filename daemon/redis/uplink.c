@@ -309,7 +309,7 @@ static void on_wire_open(void *context)
     struct handshake *handshake = &uplink->handshake;
     const struct uplink_address *address = &uplink->options.address;
     struct handshake_options options = {address->user, address->password, address->database,
-                                        uplink->options.host};
+                                        uplink->options.host, clock_now_ms()};
     int rc = 0;
 
     uplink->is_connected = true;

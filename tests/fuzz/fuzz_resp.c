@@ -29,7 +29,7 @@ static void read_as_everything(const struct resp *reply)
     if (token_maker_init(&maker, "h", "ab") != 0)
         abort();
     for (int kind = 0; kind < SCRIPT_COUNT; kind++) {
-        struct backend_op op = {.kind = (enum backend_op_kind)kind};
+        struct backend_op op = {.kind = (enum backend_op_kind)kind, .not_after_ms = LB_NONE};
         struct backend_outcome outcome = {.result = RESULT_UNKNOWN};
 
         (void)!command_read(&maker, &op, reply, 0, 1, host, &outcome);
@@ -38,7 +38,7 @@ static void read_as_everything(const struct resp *reply)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct handshake_options options = {NULL, "password", 1, "h"};
+    struct handshake_options options = {NULL, "password", 1, "h", 0};
     struct handshake handshake;
     struct resp_reader reader;
     struct resp *reply;

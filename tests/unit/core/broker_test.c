@@ -70,7 +70,8 @@ static void answer_all(enum backend_result result)
     struct world_op *op;
 
     for (size_t i = 0; (op = world_pending(&world, i)); i = (size_t)(op - world.ops) + 1) {
-        struct backend_outcome outcome = {.result = result, .sent_ms = LB_NONE};
+        struct backend_outcome outcome = {
+            .result = result, .sent_ms = LB_NONE, .server_ms = LB_NONE};
 
         outcome.fence = ++seen.last_fence;
         world_answer(&world, op, &outcome);

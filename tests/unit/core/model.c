@@ -63,7 +63,8 @@ void model_submit(struct model *model, const struct backend_op *op, int64_t now_
 
     lb_assert(model->ops_count < MODEL_OPS_MAX);
     *added = (struct model_op){.op = *op, .key = model_key_of(op->key), .sent_ms = now_ms};
-    added->outcome = (struct backend_outcome){.op_id = op->op_id, .sent_ms = now_ms};
+    added->outcome =
+        (struct backend_outcome){.op_id = op->op_id, .sent_ms = now_ms, .server_ms = LB_NONE};
     if (!model->is_up) {
         added->outcome.result = RESULT_NOT_SENT;
         added->outcome.sent_ms = LB_NONE;
@@ -217,7 +218,10 @@ void model_break(struct model *model, int64_t now_ms)
 
 static void connect_ends(struct model *model, int64_t now_ms)
 {
-    struct event event = {.kind = EVENT_BACKEND_UP};
+    struct event event = {
+        .kind = EVENT_BACKEND_UP,
+        .facts = {.server_ms = LB_NONE, .asked_ms = LB_NONE},
+    };
 
     if (!model->is_healthy && below(model, 3) == 0) {
         event.kind = EVENT_BACKEND_DOWN;

@@ -5,8 +5,9 @@
 //   A> 1 acquire job ttl=3000  a request: its id, the operation, the key, fields without "_ms"
 //   A> bad 1 unknown_op        a line that is no request
 //   A> slow until=9000         its next grant is written only then
-//   redis> up [run=x]          redis> down
-//   redis> #1 ok fence=7       an outcome, of "sent=" (else of when it was asked for)
+//   redis> up [run=x server=]  redis> down
+//   redis> #1 ok fence=7       an outcome, of "sent=" (else of when it was asked for), executed
+//                              when the server's clock showed "server="
 //   redis> all ok              the same outcome for each pending operation
 //   broker> drain              broker> config ttl_max= max_wait= requests_max=
 //   time>                      only lets the time go by
@@ -204,6 +205,7 @@ static enum backend_result to_result(const char *word)
         [RESULT_STOLEN] = "stolen",
         [RESULT_CONFLICT] = "conflict",
         [RESULT_REFUSED] = "refused",
+        [RESULT_LATE] = "late",
         [RESULT_QUARANTINED] = "quarantined",
         [RESULT_NOT_SENT] = "not_sent",
         [RESULT_UNKNOWN] = "unknown",
@@ -238,6 +240,8 @@ static void play_outcome(struct world *world, const struct words *words)
     struct backend_outcome outcome = {
         .result = to_result(words->word[2]),
         .sent_ms = words_number(words, "sent", LB_NONE),
+        .server_ms = words_number(words, "server", LB_NONE),
+        .was_missing = words_has(words, "was_missing"),
         .fence = words_number(words, "fence", 0),
         .ends_in_ms = words_number(words, "ends_in", 0),
         .holder = to_holder(words),
@@ -268,6 +272,8 @@ static void play_redis(struct world *world, const struct words *words)
     if (strcmp(words->word[1], "up") == 0) {
         event.kind = EVENT_BACKEND_UP;
         event.facts.run_id = words_text(words, "run");
+        event.facts.server_ms = words_number(words, "server", LB_NONE);
+        event.facts.asked_ms = event.facts.server_ms == LB_NONE ? LB_NONE : world->now_ms;
         event.facts.policy = words_text(words, "policy");
         event.facts.may_evict = words_has(words, "may_evict");
     } else if (strcmp(words->word[1], "down") != 0) {

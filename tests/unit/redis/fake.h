@@ -7,11 +7,12 @@
 
 #define FAKE_SHA  "0123456789012345678901234567890123456789"
 #define FAKE_BULK "$40\r\n" FAKE_SHA "\r\n"
+#define FAKE_TIME "*2\r\n$10\r\n1700000000\r\n$6\r\n123999\r\n"
 
 // What a master says to a handshake without AUTH and SELECT.
 #define FAKE_GREETING                                                                              \
     "+OK\r\n$29\r\nredis_version:7.0.0\r\nrun_id:x\r\n$13\r\nrole:master\r\n\r\n"                  \
-    "$14\r\nmaxmemory:0\r\n \r\n" FAKE_BULK FAKE_BULK FAKE_BULK FAKE_BULK FAKE_BULK
+    "$14\r\nmaxmemory:0\r\n \r\n" FAKE_TIME FAKE_BULK FAKE_BULK FAKE_BULK FAKE_BULK FAKE_BULK
 
 struct fake {
     uv_pipe_t listener;

@@ -47,6 +47,9 @@ static void on_event(void *context, const struct event *event)
         text_keep(rig->version, sizeof(rig->version), event->facts.version);
         text_keep(rig->policy, sizeof(rig->policy), event->facts.policy);
         text_keep(rig->role, sizeof(rig->role), event->facts.role);
+        text_keep(rig->run_id, sizeof(rig->run_id), event->facts.run_id);
+        rig->server_ms = event->facts.server_ms;
+        rig->asked_ms = event->facts.asked_ms;
         break;
     case EVENT_BACKEND_DOWN:
         rig->downs++;
@@ -81,6 +84,7 @@ void rig_init(struct rig *rig, const struct server *server)
     ck_assert_int_eq(uv_timer_init(&rig->loop, &rig->tick), 0);
     ck_assert_int_eq(uv_timer_start(&rig->tick, on_tick, 10, 10), 0);
     rig->timeout_ms = RIG_TIMEOUT_MS;
+    rig->not_after_ms = LB_NONE;
     rig->options = (struct uplink_options){
         .address = {.path = server ? server->path : NULL},
         .prefix = "lock:",
@@ -173,7 +177,10 @@ uint64_t rig_submit(struct rig *rig, enum backend_op_kind kind, const char *key,
                             .serial = serial,
                             .ttl_ms = ttl_ms,
                             .fence_floor = fence_floor,
-                            .timeout_ms = rig->timeout_ms};
+                            .timeout_ms = rig->timeout_ms,
+                            .not_after_ms = rig->not_after_ms,
+                            .loss_ttl_ms = rig->loss_ttl_ms,
+                            .saw_epoch = rig->saw_epoch};
 
     ck_assert_uint_le(rig->ops_count, RIG_OPS_MAX);
     rig_is_inside = true;

@@ -36,7 +36,13 @@ struct rig {
     char version[64];
     char policy[64];
     char role[64];
-    int64_t timeout_ms; // of each operation
+    char run_id[64];
+    int64_t server_ms; // as the last up told it
+    int64_t asked_ms;
+    int64_t timeout_ms; // of each operation, as are the next three
+    int64_t not_after_ms;
+    int64_t loss_ttl_ms;
+    bool saw_epoch;
     uint64_t ops_count; // op_id 1.. is given out
     uint64_t ended;
     struct rig_outcome outcomes[RIG_OPS_MAX + 1];

@@ -8,6 +8,14 @@
 
 #define SHA "0123456789012345678901234567890123456789"
 
+#define META_KEYS "$21\r\nlockbroker:meta:fence\r\n$21\r\nlockbroker:meta:epoch\r\n"
+#define RENEWALS                                                                                   \
+    "*15\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n4\r\n" META_KEYS "$2\r\nka\r\n$2\r\nkb\r\n"
+#define RENEWALS_END "$10\r\nlb1:h:ab:1\r\n$10\r\nlb1:h:ab:2\r\n$4\r\n3000\r\n$5\r\n40000\r\n"
+
+// The server's time, as each reply begins.
+#define NOW ":1700000000123\r\n"
+
 static struct token_maker maker;
 static struct script_names names;
 
@@ -31,32 +39,82 @@ static void formats_as(const struct command_op *ops, size_t count, const char *t
 
 START_TEST(test_format_acquire)
 {
-    struct backend_op op = {
-        .kind = BACKEND_ACQUIRE, .serial = 5, .ttl_ms = 3000, .fence_floor = 9007199254740990};
+    struct backend_op op = {.kind = BACKEND_ACQUIRE,
+                            .serial = 5,
+                            .ttl_ms = 3000,
+                            .fence_floor = 9007199254740990,
+                            .not_after_ms = LB_NONE};
     struct command_op one = {&op, "p:a\r\nb", 6};
 
     formats_as(&one, 1,
-               "*8\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n2\r\n$6\r\np:a\r\nb\r\n"
-               "$21\r\nlockbroker:meta:fence\r\n$10\r\nlb1:h:ab:5\r\n$4\r\n3000\r\n"
-               "$16\r\n9007199254740990\r\n");
+               "*12\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n3\r\n$6\r\np:a\r\nb\r\n" META_KEYS
+               "$10\r\nlb1:h:ab:5\r\n$4\r\n3000\r\n$16\r\n9007199254740990\r\n"
+               "$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n");
+    op.not_after_ms = 1700000000123;
+    op.loss_ttl_ms = 30000;
+    op.saw_epoch = true;
+    formats_as(&one, 1,
+               "*12\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n3\r\n$6\r\np:a\r\nb\r\n" META_KEYS
+               "$10\r\nlb1:h:ab:5\r\n$4\r\n3000\r\n$16\r\n9007199254740990\r\n"
+               "$13\r\n1700000000123\r\n$5\r\n30000\r\n$1\r\n1\r\n");
 }
 END_TEST
 
 START_TEST(test_format_renew)
 {
-    struct backend_op a = {.kind = BACKEND_RENEW, .serial = 1, .ttl_ms = 3000};
-    struct backend_op b = {.kind = BACKEND_RENEW, .serial = 2, .ttl_ms = 40000};
+    struct backend_op a = {
+        .kind = BACKEND_RENEW, .serial = 1, .ttl_ms = 3000, .not_after_ms = LB_NONE};
+    struct backend_op b = {
+        .kind = BACKEND_RENEW, .serial = 2, .ttl_ms = 40000, .not_after_ms = LB_NONE};
     struct command_op ops[] = {{&a, "ka", 2}, {&b, "kb", 2}};
 
-    formats_as(ops, 2,
-               "*9\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n2\r\n$2\r\nka\r\n$2\r\nkb\r\n"
-               "$10\r\nlb1:h:ab:1\r\n$10\r\nlb1:h:ab:2\r\n$4\r\n3000\r\n$5\r\n40000\r\n");
+    formats_as(ops, 2, RENEWALS "$1\r\n0\r\n$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n" RENEWALS_END);
+}
+END_TEST
+
+// Of what a batch has in common, each gets the strictest that one of them asks for.
+START_TEST(test_format_renew_joined)
+{
+    struct backend_op a = {.kind = BACKEND_RENEW,
+                           .serial = 1,
+                           .ttl_ms = 3000,
+                           .fence_floor = 8,
+                           .not_after_ms = LB_NONE,
+                           .loss_ttl_ms = 50000};
+    struct backend_op b = {.kind = BACKEND_RENEW,
+                           .serial = 2,
+                           .ttl_ms = 40000,
+                           .fence_floor = 9,
+                           .not_after_ms = 700,
+                           .loss_ttl_ms = 40000,
+                           .saw_epoch = true};
+    struct command_op ops[] = {{&a, "ka", 2}, {&b, "kb", 2}};
+    const char *text = RENEWALS "$1\r\n9\r\n$3\r\n700\r\n$5\r\n50000\r\n$1\r\n1\r\n" RENEWALS_END;
+
+    formats_as(ops, 2, text);
+    a.not_after_ms = 701;
+    formats_as(ops, 2, text);
+    a = (struct backend_op){.kind = BACKEND_RENEW,
+                            .serial = 1,
+                            .ttl_ms = 3000,
+                            .fence_floor = 9,
+                            .not_after_ms = 700,
+                            .loss_ttl_ms = 50000,
+                            .saw_epoch = true};
+    b.fence_floor = 0;
+    b.not_after_ms = LB_NONE;
+    b.saw_epoch = false;
+    formats_as(ops, 2, text);
+    b.not_after_ms = 800;
+    formats_as(ops, 2, text);
+    b.not_after_ms = 600;
+    formats_as(ops, 2, RENEWALS "$1\r\n9\r\n$3\r\n600\r\n$5\r\n50000\r\n$1\r\n1\r\n" RENEWALS_END);
 }
 END_TEST
 
 START_TEST(test_format_others)
 {
-    struct backend_op op = {.kind = BACKEND_RELEASE, .serial = 1};
+    struct backend_op op = {.kind = BACKEND_RELEASE, .serial = 1, .not_after_ms = 123};
     struct command_op one = {&op, "k", 1};
 
     formats_as(&one, 1,
@@ -64,6 +122,12 @@ START_TEST(test_format_others)
                "$10\r\nlb1:h:ab:1\r\n");
     op.kind = BACKEND_QUERY;
     formats_as(&one, 1, "*4\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n1\r\n$1\r\nk\r\n");
+    op.kind = BACKEND_BREAK;
+    formats_as(&one, 1,
+               "*5\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n1\r\n$1\r\nk\r\n$3\r\n123\r\n");
+    op.not_after_ms = LB_NONE;
+    formats_as(&one, 1,
+               "*5\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n1\r\n$1\r\nk\r\n$0\r\n\r\n");
 }
 END_TEST
 
@@ -75,7 +139,7 @@ START_TEST(test_format_text)
     char *bytes;
 
     ck_assert_int_eq(command_format(&maker, &names, &one, 1, true, &bytes, &length), 0);
-    ck_assert_int_eq(strncmp(bytes, "*4\r\n$4\r\nEVAL\r\n$", 14), 0);
+    ck_assert_int_eq(strncmp(bytes, "*5\r\n$4\r\nEVAL\r\n$", 14), 0);
     ck_assert_ptr_nonnull(strstr(bytes, script_text(BACKEND_BREAK)));
     command_free(bytes, length);
 }
@@ -89,13 +153,17 @@ START_TEST(test_format_largest_batch)
     char *bytes;
 
     for (size_t i = 0; i < COMMAND_KEYS_MAX; i++) {
-        renewals[i] =
-            (struct backend_op){.kind = BACKEND_RENEW, .serial = UINT64_MAX, .ttl_ms = INT64_MAX};
+        renewals[i] = (struct backend_op){.kind = BACKEND_RENEW,
+                                          .serial = UINT64_MAX,
+                                          .ttl_ms = INT64_MAX,
+                                          .fence_floor = INT64_MAX,
+                                          .not_after_ms = INT64_MAX,
+                                          .loss_ttl_ms = INT64_MAX};
         ops[i] = (struct command_op){&renewals[i], "key", 3};
     }
     ck_assert_int_eq(command_format(&maker, &names, ops, COMMAND_KEYS_MAX, false, &bytes, &length),
                      0);
-    ck_assert_int_eq(strncmp(bytes, "*303\r\n", 6), 0);
+    ck_assert_int_eq(strncmp(bytes, "*309\r\n", 6), 0);
     command_free(bytes, length);
 }
 END_TEST
@@ -120,85 +188,167 @@ static int read_reply(enum backend_op_kind kind, const char *bytes, size_t index
     return rc;
 }
 
+static void reads_as(enum backend_op_kind kind, const char *bytes, enum backend_result result)
+{
+    struct backend_outcome outcome;
+
+    ck_assert_msg(read_reply(kind, bytes, 0, 1, &outcome) == 0, "%s", bytes);
+    ck_assert_int_eq(outcome.result, result);
+    ck_assert_int_eq(outcome.server_ms, 1700000000123);
+    ck_assert(!outcome.was_missing);
+}
+
 START_TEST(test_read_acquire)
 {
     struct backend_outcome outcome;
 
-    ck_assert_int_eq(read_reply(BACKEND_ACQUIRE, "*2\r\n:1\r\n:51\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(read_reply(BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:51\r\n", 0, 1, &outcome), 0);
     ck_assert_int_eq(outcome.result, RESULT_OK);
     ck_assert_int_eq(outcome.fence, 51);
+    ck_assert_int_eq(outcome.server_ms, 1700000000123);
     ck_assert_int_eq(
-        read_reply(BACKEND_ACQUIRE, "*3\r\n:0\r\n:-1\r\n$9\r\nlb1:x:a:1\r\n", 0, 1, &outcome), 0);
+        read_reply(BACKEND_ACQUIRE, "*3\r\n:0\r\n:1\r\n:9007199254740991\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(outcome.fence, LB_INTEGER_MAX);
+    ck_assert_int_eq(outcome.server_ms, 0);
+    ck_assert_int_eq(read_reply(BACKEND_ACQUIRE, "*4\r\n" NOW ":0\r\n:-1\r\n$9\r\nlb1:x:a:1\r\n", 0,
+                                1, &outcome),
+                     0);
     ck_assert_int_eq(outcome.result, RESULT_BUSY);
     ck_assert_int_eq(outcome.holder.kind, HOLDER_BROKER);
     ck_assert_str_eq(outcome.holder.host, "x");
     ck_assert(outcome.holder.without_expiry);
-    ck_assert_int_eq(read_reply(BACKEND_ACQUIRE, "*1\r\n:3\r\n", 0, 1, &outcome), 0);
-    ck_assert_int_eq(outcome.result, RESULT_CONFLICT);
+    ck_assert_int_eq(outcome.holder.ttl_left_ms, LB_NONE);
+    reads_as(BACKEND_ACQUIRE, "*2\r\n" NOW ":3\r\n", RESULT_CONFLICT);
+    reads_as(BACKEND_ACQUIRE, "*2\r\n" NOW ":4\r\n", RESULT_LATE);
+}
+END_TEST
+
+START_TEST(test_read_quarantine)
+{
+    struct backend_outcome outcome;
+
+    ck_assert_int_eq(read_reply(BACKEND_ACQUIRE, "*3\r\n" NOW ":5\r\n:1\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(outcome.result, RESULT_QUARANTINED);
+    ck_assert_int_eq(outcome.ends_in_ms, 1);
+    ck_assert_int_eq(
+        read_reply(BACKEND_ACQUIRE, "*3\r\n" NOW ":5\r\n:9007199254740991\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(outcome.ends_in_ms, LB_INTEGER_MAX);
 }
 END_TEST
 
 START_TEST(test_read_statuses)
 {
     struct backend_outcome outcome;
-    const char *bytes = "*4\r\n:1\r\n:0\r\n:2\r\n:3\r\n";
-    static const enum backend_result results[] = {RESULT_OK, RESULT_GONE, RESULT_STOLEN,
-                                                  RESULT_CONFLICT};
+    const char *bytes = "*8\r\n" NOW ":1\r\n:0\r\n:2\r\n:3\r\n:4\r\n:6\r\n:7\r\n";
+    static const enum backend_result results[] = {RESULT_OK,       RESULT_GONE, RESULT_STOLEN,
+                                                  RESULT_CONFLICT, RESULT_LATE, RESULT_OK,
+                                                  RESULT_REFUSED};
 
-    for (size_t i = 0; i < 4; i++) {
-        ck_assert_int_eq(read_reply(BACKEND_RENEW, bytes, i, 4, &outcome), 0);
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(results); i++) {
+        ck_assert_int_eq(read_reply(BACKEND_RENEW, bytes, i, 7, &outcome), 0);
         ck_assert_int_eq(outcome.result, results[i]);
+        ck_assert_int_eq(outcome.server_ms, 1700000000123);
+        ck_assert(outcome.was_missing == (i == 5));
     }
-    ck_assert_int_eq(read_reply(BACKEND_RELEASE, ":1\r\n", 0, 1, &outcome), 0);
-    ck_assert_int_eq(outcome.result, RESULT_OK);
-    ck_assert_int_eq(read_reply(BACKEND_RELEASE, ":2\r\n", 0, 1, &outcome), 0);
-    ck_assert_int_eq(outcome.result, RESULT_STOLEN);
+    reads_as(BACKEND_RELEASE, "*2\r\n" NOW ":1\r\n", RESULT_OK);
+    reads_as(BACKEND_RELEASE, "*2\r\n" NOW ":0\r\n", RESULT_GONE);
+    reads_as(BACKEND_RELEASE, "*2\r\n" NOW ":2\r\n", RESULT_STOLEN);
+    reads_as(BACKEND_RELEASE, "*2\r\n" NOW ":3\r\n", RESULT_CONFLICT);
 }
 END_TEST
 
+START_TEST(test_read_looks)
+{
+    static const enum backend_op_kind kinds[] = {BACKEND_QUERY, BACKEND_BREAK};
+    struct backend_outcome outcome;
+
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(kinds); i++) {
+        reads_as(kinds[i], "*2\r\n" NOW ":0\r\n", RESULT_OK);
+        reads_as(kinds[i], "*2\r\n" NOW ":3\r\n", RESULT_CONFLICT);
+        ck_assert_int_eq(
+            read_reply(kinds[i], "*4\r\n" NOW ":1\r\n:5\r\n$1\r\nx\r\n", 0, 1, &outcome), 0);
+        ck_assert_int_eq(outcome.result, RESULT_OK);
+        ck_assert_int_eq(outcome.holder.kind, HOLDER_FOREIGN);
+        ck_assert_int_eq(outcome.holder.ttl_left_ms, 5);
+    }
+    reads_as(BACKEND_BREAK, "*2\r\n" NOW ":4\r\n", RESULT_LATE);
+}
+END_TEST
+
+// No reply of our scripts: each has something missing, too much, of another kind or out of bounds.
+static const struct {
+    enum backend_op_kind kind;
+    const char *bytes;
+} misfits[] = {
+    {BACKEND_ACQUIRE, "+OK\r\n"},
+    {BACKEND_ACQUIRE, ":1\r\n"},
+    {BACKEND_ACQUIRE, "$-1\r\n"},
+    {BACKEND_ACQUIRE, "*0\r\n"},
+    {BACKEND_ACQUIRE, "*-1\r\n"},
+    {BACKEND_ACQUIRE, "*1\r\n" NOW},
+    {BACKEND_ACQUIRE, "*2\r\n" NOW ":1\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n:-1\r\n:1\r\n:51\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n:9007199254740992\r\n:1\r\n:51\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n$1\r\n5\r\n:1\r\n:51\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW "$1\r\n1\r\n:51\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:50\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:-1\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:9007199254740992\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n$2\r\n51\r\n"},
+    {BACKEND_ACQUIRE, "*4\r\n" NOW ":1\r\n:51\r\n:1\r\n"},
+    {BACKEND_ACQUIRE, "*4\r\n" NOW ":0\r\n:-2\r\n$1\r\nx\r\n"},
+    {BACKEND_ACQUIRE, "*4\r\n" NOW ":0\r\n$1\r\n5\r\n$1\r\nx\r\n"},
+    {BACKEND_ACQUIRE, "*4\r\n" NOW ":0\r\n:5\r\n:5\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":0\r\n:5\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":0\r\n:5\r\n$1\r\nx\r\n:1\r\n"},
+    {BACKEND_ACQUIRE, "*2\r\n" NOW ":2\r\n"},
+    {BACKEND_ACQUIRE, "*2\r\n" NOW ":-1\r\n"},
+    {BACKEND_ACQUIRE, "*2\r\n" NOW ":5\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":5\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":5\r\n:-1\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":5\r\n:9007199254740992\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":5\r\n$1\r\n5\r\n"},
+    {BACKEND_ACQUIRE, "*4\r\n" NOW ":5\r\n:5\r\n:5\r\n"},
+    {BACKEND_ACQUIRE, "*2\r\n" NOW ":6\r\n"},
+    {BACKEND_ACQUIRE, "*2\r\n" NOW ":7\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":3\r\n:1\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":4\r\n:1\r\n"},
+    {BACKEND_RENEW, ":1\r\n"},
+    {BACKEND_RENEW, "*0\r\n"},
+    {BACKEND_RENEW, "*1\r\n" NOW},
+    {BACKEND_RENEW, "*3\r\n" NOW ":1\r\n:1\r\n"},
+    {BACKEND_RENEW, "*2\r\n:-1\r\n:1\r\n"},
+    {BACKEND_RENEW, "*2\r\n" NOW ":5\r\n"},
+    {BACKEND_RENEW, "*2\r\n" NOW ":8\r\n"},
+    {BACKEND_RENEW, "*2\r\n" NOW ":-1\r\n"},
+    {BACKEND_RENEW, "*2\r\n" NOW "$1\r\n1\r\n"},
+    {BACKEND_RENEW, "*2\r\n" NOW "*1\r\n:1\r\n"},
+    {BACKEND_RELEASE, ":1\r\n"},
+    {BACKEND_RELEASE, "+1\r\n"},
+    {BACKEND_RELEASE, "*1\r\n" NOW},
+    {BACKEND_RELEASE, "*2\r\n" NOW ":4\r\n"},
+    {BACKEND_RELEASE, "*2\r\n" NOW ":5\r\n"},
+    {BACKEND_RELEASE, "*2\r\n" NOW ":6\r\n"},
+    {BACKEND_RELEASE, "*2\r\n" NOW ":7\r\n"},
+    {BACKEND_RELEASE, "*2\r\n" NOW ":-1\r\n"},
+    {BACKEND_RELEASE, "*3\r\n" NOW ":1\r\n:1\r\n"},
+    {BACKEND_QUERY, "*2\r\n" NOW ":1\r\n"},
+    {BACKEND_QUERY, "*2\r\n" NOW ":2\r\n"},
+    {BACKEND_QUERY, "*2\r\n" NOW ":4\r\n"},
+    {BACKEND_QUERY, "*3\r\n" NOW ":0\r\n:1\r\n"},
+    {BACKEND_BREAK, "*4\r\n" NOW ":1\r\n$1\r\n1\r\n$1\r\nx\r\n"},
+    {BACKEND_BREAK, "*3\r\n" NOW ":3\r\n:1\r\n"},
+    {BACKEND_BREAK, "*3\r\n" NOW ":4\r\n:1\r\n"},
+    {BACKEND_BREAK, "*2\r\n" NOW ":5\r\n"},
+    {BACKEND_BREAK, ":0\r\n"},
+};
+
 START_TEST(test_read_misfits)
 {
-    static const struct {
-        enum backend_op_kind kind;
-        const char *bytes;
-    } cases[] = {
-        {BACKEND_ACQUIRE, "+OK\r\n"},
-        {BACKEND_ACQUIRE, ":1\r\n"},
-        {BACKEND_ACQUIRE, "$-1\r\n"},
-        {BACKEND_ACQUIRE, "*0\r\n"},
-        {BACKEND_ACQUIRE, "*1\r\n:1\r\n"},
-        {BACKEND_ACQUIRE, "*2\r\n:1\r\n:50\r\n"},
-        {BACKEND_ACQUIRE, "*2\r\n:1\r\n:-1\r\n"},
-        {BACKEND_ACQUIRE, "*2\r\n:1\r\n:9007199254740992\r\n"},
-        {BACKEND_ACQUIRE, "*2\r\n:1\r\n$2\r\n51\r\n"},
-        {BACKEND_ACQUIRE, "*3\r\n:1\r\n:51\r\n:1\r\n"},
-        {BACKEND_ACQUIRE, "*3\r\n:0\r\n:-2\r\n$1\r\nx\r\n"},
-        {BACKEND_ACQUIRE, "*3\r\n:0\r\n:5\r\n:5\r\n"},
-        {BACKEND_ACQUIRE, "*2\r\n:0\r\n:5\r\n"},
-        {BACKEND_ACQUIRE, "*1\r\n:4\r\n"},
-        {BACKEND_ACQUIRE, "*1\r\n:-1\r\n"},
-        {BACKEND_RENEW, ":1\r\n"},
-        {BACKEND_RENEW, "*0\r\n"},
-        {BACKEND_RENEW, "*2\r\n:1\r\n:1\r\n"},
-        {BACKEND_RENEW, "*1\r\n:4\r\n"},
-        {BACKEND_RENEW, "*1\r\n$1\r\n1\r\n"},
-        {BACKEND_RENEW, "*1\r\n*1\r\n:1\r\n"},
-        {BACKEND_RELEASE, ":4\r\n"},
-        {BACKEND_RELEASE, ":-1\r\n"},
-        {BACKEND_RELEASE, "+1\r\n"},
-        {BACKEND_RELEASE, "*1\r\n:1\r\n"},
-        {BACKEND_QUERY, "*1\r\n:1\r\n"},
-        {BACKEND_QUERY, "*1\r\n:2\r\n"},
-        {BACKEND_BREAK, "*3\r\n:1\r\n$1\r\n1\r\n$1\r\nx\r\n"},
-        {BACKEND_BREAK, ":0\r\n"},
-    };
+    struct backend_outcome outcome;
 
-    for (size_t i = 0; i < LB_ARRAY_LENGTH(cases); i++) {
-        struct backend_outcome outcome;
-
-        ck_assert_msg(read_reply(cases[i].kind, cases[i].bytes, 0, 1, &outcome) == -EPROTO,
-                      "case %zu: %s", i, cases[i].bytes);
-    }
+    ck_assert_msg(read_reply(misfits[_i].kind, misfits[_i].bytes, 0, 1, &outcome) == -EPROTO, "%s",
+                  misfits[_i].bytes);
 }
 END_TEST
 
@@ -210,12 +360,15 @@ Suite *command_suite(void)
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, test_format_acquire);
     tcase_add_test(tcase, test_format_renew);
+    tcase_add_test(tcase, test_format_renew_joined);
     tcase_add_test(tcase, test_format_others);
     tcase_add_test(tcase, test_format_text);
     tcase_add_test(tcase, test_format_largest_batch);
     tcase_add_test(tcase, test_read_acquire);
+    tcase_add_test(tcase, test_read_quarantine);
     tcase_add_test(tcase, test_read_statuses);
-    tcase_add_test(tcase, test_read_misfits);
+    tcase_add_test(tcase, test_read_looks);
+    tcase_add_loop_test(tcase, test_read_misfits, 0, LB_ARRAY_LENGTH(misfits));
     suite_add_tcase(suite, tcase);
     return suite;
 }

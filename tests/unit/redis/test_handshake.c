@@ -8,6 +8,7 @@
 #include "tests/unit/redis/suites.h"
 
 #define SHA_REPLY    "$40\r\n0123456789abcdef0123456789abcdef01234567\r\n"
+#define TIME         "*2\r\n$10\r\n1700000000\r\n$6\r\n123999\r\n"
 #define SHAS         SHA_REPLY SHA_REPLY SHA_REPLY SHA_REPLY SHA_REPLY
 #define INFO_SERVER  "$44\r\n# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n\r\n"
 #define INFO_MASTER  "$28\r\n# Replication\r\nrole:master\r\n\r\n"
@@ -17,7 +18,7 @@ static struct handshake handshake;
 
 static void begin(const char *user, const char *password, int database)
 {
-    struct handshake_options options = {user, password, database, "host.name"};
+    struct handshake_options options = {user, password, database, "host.name", 1000};
 
     handshake_init(&handshake, &options);
 }
@@ -44,8 +45,9 @@ static int take_memory(const char *info)
     char bytes[512];
 
     begin(NULL, NULL, 0);
-    (void)snprintf(bytes, sizeof(bytes), "+OK\r\n" INFO_SERVER INFO_MASTER "$%zu\r\n%s\r\n" SHAS,
-                   strlen(info), info);
+    (void)snprintf(bytes, sizeof(bytes),
+                   "+OK\r\n" INFO_SERVER INFO_MASTER "$%zu\r\n%s\r\n" TIME SHAS, strlen(info),
+                   info);
     return take(bytes);
 }
 
@@ -69,8 +71,9 @@ START_TEST(test_steps)
     step_is(3, "*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n");
     step_is(4, "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n");
     step_is(5, "*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n");
-    step_is(6, "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n");
-    ck_assert_uint_eq(handshake.steps_count, 6 + SCRIPT_COUNT);
+    step_is(6, "*1\r\n$4\r\nTIME\r\n");
+    step_is(7, "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n");
+    ck_assert_uint_eq(handshake.steps_count, 7 + SCRIPT_COUNT);
     begin(NULL, "secret", 0);
     step_is(0, "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
     step_is(1, "*3\r\n$6\r\nCLIENT\r\n");
@@ -91,6 +94,8 @@ START_TEST(test_facts)
     ck_assert_str_eq(facts.policy, "allkeys-lru");
     ck_assert(facts.may_evict);
     ck_assert_str_eq(facts.run_id, "abc");
+    ck_assert_int_eq(facts.server_ms, 1700000000123);
+    ck_assert_int_eq(facts.asked_ms, 1000);
     ck_assert_str_eq(handshake.scripts.sha[BACKEND_BREAK],
                      "0123456789abcdef0123456789abcdef01234567");
 }
@@ -159,23 +164,78 @@ START_TEST(test_server_refused)
     begin(NULL, NULL, 0);
     refused_with("-ERR max number of clients reached\r\n", "max number");
     begin(NULL, NULL, 0);
-    refused_with("+OK\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n-LOADING Redis is loading\r\n",
+    refused_with("+OK\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n" TIME
+                 "-LOADING Redis is loading\r\n",
                  "SCRIPT LOAD: LOADING");
     begin(NULL, NULL, 0);
-    refused_with("+OK\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n$3\r\nabc\r\n", "SCRIPT LOAD");
+    refused_with("+OK\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n" TIME "$3\r\nabc\r\n",
+                 "SCRIPT LOAD");
     begin(NULL, NULL, 0);
     refused_with("+OK\r\n:1\r\n", "INFO server");
+}
+END_TEST
+
+START_TEST(test_time_misfits)
+{
+    static const char *const times[] = {
+        "+OK\r\n",
+        ":1700000000\r\n",
+        "*0\r\n",
+        "*1\r\n$1\r\n1\r\n",
+        "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\n1\r\n",
+        "*2\r\n:1\r\n:1\r\n",
+        "*2\r\n$1\r\n1\r\n:1\r\n",
+        "*2\r\n$-1\r\n$1\r\n1\r\n",
+        "*2\r\n$0\r\n\r\n$1\r\n1\r\n",
+        "*2\r\n$2\r\n-1\r\n$1\r\n1\r\n",
+        "*2\r\n$2\r\n1x\r\n$1\r\n1\r\n",
+        "*2\r\n$1\r\n1\r\n$7\r\n1000000\r\n",
+        "*2\r\n$13\r\n9007199254741\r\n$1\r\n0\r\n",
+        "*2\r\n$16\r\n0000000000000001\r\n$1\r\n0\r\n",
+    };
+
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(times); i++) {
+        char bytes[256];
+
+        (void)snprintf(bytes, sizeof(bytes), "+OK\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n%s",
+                       times[i]);
+        begin(NULL, NULL, 0);
+        ck_assert_msg(take(bytes) == HANDSHAKE_E_REFUSED, "case %zu", i);
+        ck_assert_ptr_nonnull(strstr(handshake.problem, "TIME: an unexpected reply"));
+    }
+}
+END_TEST
+
+START_TEST(test_time_bounds)
+{
+    struct backend_facts facts;
+
+    begin(NULL, NULL, 0);
+    ck_assert_int_eq(take("+OK\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n"), 0);
+    handshake_facts(&handshake, &facts);
+    ck_assert_int_eq(facts.server_ms, LB_NONE);
+    ck_assert_int_eq(take("*2\r\n$13\r\n9007199254740\r\n$6\r\n999999\r\n" SHAS), HANDSHAKE_E_DONE);
+    handshake_facts(&handshake, &facts);
+    ck_assert_int_eq(facts.server_ms, 9007199254740999);
+    begin(NULL, NULL, 0);
+    ck_assert_int_eq(
+        take("+OK\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n*2\r\n$1\r\n0\r\n$1\r\n0\r\n" SHAS),
+        HANDSHAKE_E_DONE);
+    handshake_facts(&handshake, &facts);
+    ck_assert_int_eq(facts.server_ms, 0);
+    begin(NULL, NULL, 0);
+    refused_with("+OK\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n-NOPERM no\r\n", "TIME: NOPERM");
 }
 END_TEST
 
 START_TEST(test_name_is_optional)
 {
     begin(NULL, NULL, 0);
-    ck_assert_int_eq(take("-NOPERM no\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n" SHAS),
+    ck_assert_int_eq(take("-NOPERM no\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n" TIME SHAS),
                      HANDSHAKE_E_DONE);
     begin(NULL, NULL, 0);
     ck_assert_int_eq(
-        take("-ERR unknown command 'CLIENT'\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n" SHAS),
+        take("-ERR unknown command 'CLIENT'\r\n" INFO_SERVER INFO_MASTER "$0\r\n\r\n" TIME SHAS),
         HANDSHAKE_E_DONE);
 }
 END_TEST
@@ -207,6 +267,8 @@ Suite *handshake_suite(void)
     tcase_add_test(tcase, test_eviction);
     tcase_add_test(tcase, test_auth_refused);
     tcase_add_test(tcase, test_server_refused);
+    tcase_add_test(tcase, test_time_misfits);
+    tcase_add_test(tcase, test_time_bounds);
     tcase_add_test(tcase, test_name_is_optional);
     tcase_add_test(tcase, test_long_values_are_left_out);
     suite_add_tcase(suite, tcase);

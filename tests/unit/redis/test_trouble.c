@@ -9,6 +9,9 @@
 #include "tests/unit/redis/rig.h"
 #include "tests/unit/redis/suites.h"
 
+// The answer to a release that deleted the key.
+#define RELEASED "*2\r\n:1700000000000\r\n:1\r\n"
+
 static struct server server;
 static struct fake fake;
 static struct rig rig;
@@ -291,6 +294,7 @@ START_TEST(test_bad_replies_end_the_link)
     static const char *const replies[] = {
         "+OK\r\n",
         "*2\r\n:1\r\n:0\r\n",
+        "*3\r\n:1\r\n:1\r\n:0\r\n",
         "rubbish\r\n",
         "*2147483647\r\n",
         "$-1\r\n",
@@ -331,7 +335,7 @@ START_TEST(test_unknown_error)
     ck_assert_int_eq(rig_outcome(&rig, op)->result, RESULT_UNKNOWN);
     op = fake_answer(BACKEND_RELEASE, "-BUSY a script\r\n");
     ck_assert_int_eq(rig_outcome(&rig, op)->result, RESULT_REFUSED);
-    op = fake_answer(BACKEND_RELEASE, ":1\r\n");
+    op = fake_answer(BACKEND_RELEASE, RELEASED);
     ck_assert_int_eq(rig_outcome(&rig, op)->result, RESULT_OK);
     ck_assert_int_eq(rig.downs, 0);
     op = fake_answer(BACKEND_RELEASE, "-LOADING the dataset\r\n");
@@ -359,7 +363,7 @@ START_TEST(test_dropped_with_half_a_reply)
     first = rig_submit(&rig, BACKEND_RELEASE, "a", 1, 60000, 0);
     second = rig_submit(&rig, BACKEND_RELEASE, "b", 2, 60000, 0);
     rig_flush(&rig);
-    fake_send(&fake, ":1\r\n:", 5);
+    fake_send(&fake, RELEASED "*2\r\n:", strlen(RELEASED) + 5);
     fake_drop(&fake);
     rig_await_ended(&rig);
     ck_assert_int_eq(rig_outcome(&rig, first)->result, RESULT_OK);
@@ -376,7 +380,7 @@ START_TEST(test_answer_before_the_end_counts)
     fake_open_up();
     first = rig_submit(&rig, BACKEND_RELEASE, "a", 1, 60000, 0);
     rig_flush(&rig);
-    fake_send(&fake, ":1\r\n", 4);
+    fake_send(&fake, RELEASED, strlen(RELEASED));
     uv_close((uv_handle_t *)&fake.client, NULL);
     fake.has_client = 0;
     second = rig_submit(&rig, BACKEND_RELEASE, "b", 2, 60000, 0);
