@@ -1,11 +1,16 @@
 """Rows 34 to 41: clients that die, stop, fork, read or write slowly, or talk nonsense."""
 
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
 from lockbroker import Client, assert_error, assert_kept_until, connect, now_ms, wait_until
+from verdicts import assert_nothing_affirmed_after_lost, events
 
 
 def assert_nothing_is_left(redis):
@@ -42,6 +47,91 @@ def test_row_34_a_killed_holder_wakes_another_broker_soon(lab, redis, daemon, ke
     other.ok("ping")
     holder.kill()
     assert other.reply(waiting, timeout=10)["ok"] is True
+
+
+# Clients that stop.
+
+
+@pytest.mark.parametrize("fields,reason", [({"renew": False}, "not_renewed"),
+                                           ({"max_hold_ms": 2500}, "max_hold")])
+def test_row_35_a_stopped_client_finds_lost_first(daemon, client, key, fields, reason):
+    holder = daemon.process_client()
+    grant = holder.ok("acquire", key=key, ttl_ms=3000, **fields)
+    os.kill(holder.process.pid, signal.SIGSTOP)
+    second = client.ok("acquire", key=key, wait_ms=-1)
+    assert second.arrived_ms >= grant["deadline_ms"] and second["fence"] > grant["fence"]
+    holder.send("check", key=key, id="check")
+    holder.send("extend", key=key, id="extend")
+    os.kill(holder.process.pid, signal.SIGCONT)
+    assert holder.reply("check")["held"] is False
+    assert_error(holder.reply("extend"), "not_held")
+    lost = holder.received[1]
+    assert lost["event"] == "lost" and lost["reason"] == reason
+    assert lost["fence"] == grant["fence"] and lost["deadline_ms"] <= second.arrived_ms
+    assert_nothing_affirmed_after_lost(holder)
+
+
+def test_row_35_a_stopped_client_is_renewed_for(redis, daemon, client, key):
+    """That a client is silent says nothing about its work."""
+    holder = daemon.process_client()
+    grant = holder.ok("acquire", key=key, ttl_ms=1000)
+    os.kill(holder.process.pid, signal.SIGSTOP)
+    client.fails("timeout", "acquire", key=key, wait_ms=3000)
+    os.kill(holder.process.pid, signal.SIGCONT)
+    assert holder.ok("check", key=key)["fence"] == grant["fence"] and not events(holder, "lost")
+
+
+def test_row_35_a_resumed_library_refuses_use(daemon, client, key):
+    program = os.path.join(os.environ["LOCKBROKER_BIN"], "fault_holder")
+    with subprocess.Popen([program, daemon.socket_path, key, "2000"], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        _, fence, deadline_ms = holder.stdout.readline().split()
+        holder.send_signal(signal.SIGSTOP)
+        second = client.ok("acquire", key=key, wait_ms=-1)
+        assert second.arrived_ms >= int(deadline_ms) and second["fence"] > int(fence)
+        holder.send_signal(signal.SIGCONT)
+        told, _ = holder.communicate("\n", timeout=60)
+    assert told == "valid=0 extend=9 check=9 lost=1 release=0 was_lost=1\n"
+    assert client.ok("check", key=key)["held"] is True
+
+
+# A client that forks.
+
+# Holds a lock, forks, and both wait for the end of standard input.
+FORKER = """
+import json, os, socket, sys
+broker = socket.socket(socket.AF_UNIX)
+broker.connect(sys.argv[1])
+request = {"id": 1, "op": "acquire", "key": sys.argv[2], "ttl_ms": 1000}
+broker.sendall(json.dumps(request).encode() + b"\\n")
+print(broker.recv(4096).decode(), flush=True)
+os.fork()
+sys.stdin.read()
+"""
+
+
+def test_row_36_a_lock_lives_as_long_as_a_copy_of_its_socket(redis, daemon, client, key):
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", FORKER, daemon.socket_path, key],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        grant = json.loads(parent.stdout.readline())
+        wait_until(lambda: children(parent.pid), "the child is there")
+        parent.kill()
+        parent.wait()
+        client.fails("timeout", "acquire", key=key, wait_ms=3000)
+        lock, = client.ok("list")["locks"]
+        holder = lock["holder"]
+        assert lock["key"] == key and holder["kind"] == "local" and holder["pid"] == parent.pid
+        assert holder["fence"] == grant["fence"] and redis.locks() == [key]
+        parent.stdin.close()  # the child ends
+        wait_until(lambda: redis.locks() == [], "the key is given back")
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return file.read().split()
+
+
+# The end of a client, and what crosses it.
 
 
 def test_row_37_a_client_that_shuts_its_sending_side_has_ended(redis, daemon, key):
@@ -102,6 +192,9 @@ def test_row_38_clients_that_end_while_redis_is_slow(redis, daemon, key):
     daemon.client().ok("acquire", key=f"{key}-0")
 
 
+# Clients that are slow.
+
+
 def test_row_39_a_reader_too_slow_is_cut_off_and_its_key_kept(redis, daemon, key):
     hog = daemon.client(reading=False)
     hog.send("acquire", key=key, ttl_ms=12000)
@@ -145,3 +238,86 @@ def test_row_40_half_a_line_is_dropped_up_to_its_newline(lab):
     client.send_raw(b'ng"}\n{"id":2,"op":"ping"}\n')
     assert client.reply(2)["ok"] is True
     assert not client.untaken()
+
+
+def drip(client, until):
+    """Writes a line that does not end, a byte at a time."""
+    while not until():
+        client.send_raw(b"x")
+        time.sleep(0.03)
+
+
+def test_row_40_dripping_bytes_do_not_keep_a_line_alive(lab, redis, key):
+    daemon = lab.daemon(redis, line_timeout="1s", idle_timeout="3s")
+    holder = daemon.client()
+    holder.ok("acquire", key=key)
+    start_ms = now_ms()
+    drip(holder, lambda: holder.has(error="malformed"))
+    assert holder.reply(None).arrived_ms - start_ms >= 900
+    end = time.monotonic() + 4
+    drip(holder, lambda: time.monotonic() > end)  # still the same line
+    holder.send_raw(b"\n")
+    assert holder.ok("check", key=key)["held"] is True and not holder.untaken()
+
+    nobody = daemon.client()
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        drip(nobody, lambda: False)
+    nobody.expect_eof()
+
+
+# Clients that talk nonsense.
+
+
+def rss_kb(daemon):
+    with open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+
+
+def nonsense(rng):
+    """A line that is no request."""
+    size = rng.randrange(1, 200)
+    return rng.choice([
+        lambda: bytes(rng.choices([b for b in range(256) if b not in b"\r\n"], k=size)),
+        lambda: b"[" * rng.choice([5, 3000]),
+        lambda: b'{"id":1,"op":' + b'{"a":' * size + b"1" + b"}" * size + b"}",
+        lambda: b'{"id":1,"id":2,"op":"ping"}',
+        lambda: b'{"id":1,"op":"ping","op":"ping"}',
+        lambda: b'{"id":1,"op":"pi\0ng"}',
+        lambda: b'{"id":1,"op":"\\u0000"}',
+        lambda: b'{"id":1,"op":"\\ud800"}',
+        lambda: b'{"id":1,"op":"\xff\xfe"}',
+        lambda: b'{"id":' + b"9" * (size + 15) + b',"op":"ping"}',
+        lambda: b'{"id":1,"op":"ping"' + b" " * 9000 + b"}",
+        lambda: b'{"id":1,"op":"acquire","key":"' + b"k" * 513 + b'"}',
+        lambda: b'"' + b"a" * size,
+        lambda: b'{"id":1e400,"op":"ping"}',
+        lambda: b"null",
+    ])()
+
+
+def test_row_41_each_line_of_nonsense_gets_one_error(daemon, client, key):
+    rng = random.Random(41)
+    client.ok("acquire", key=key)
+    lines = [nonsense(rng) for _ in range(3000)]
+    before_kb = rss_kb(daemon)
+    for line in lines:
+        client.send_raw(line + rng.choice([b"\n", b"\r\n"]))
+    client.ok("ping", id="last", timeout=120)
+    answers = [m for m in client.received if m.get("ok") is False]
+    assert len(answers) == len(lines) and len(client.received) == len(lines) + 2
+    assert {m["error"] for m in answers} <= {"malformed", "too_long", "bad_field", "unknown_op"}
+    assert rss_kb(daemon) - before_kb < 64 * 1024
+    assert client.ok("check", key=key)["held"] is True
+
+
+def test_row_41_a_line_of_a_gibibyte_is_one_error(daemon, client, key):
+    client.ok("acquire", key=key)
+    before_kb, most_kb = rss_kb(daemon), 0
+    piece = b'{"id":1,"op":"' + b"x" * (1 << 20)
+    for _ in range(1024):
+        client.sock.sendall(piece)
+        most_kb = max(most_kb, rss_kb(daemon))
+    client.send_raw(b"\n")
+    assert_error(client.reply(None, timeout=120), "too_long")
+    assert most_kb - before_kb < 16 * 1024
+    assert client.ok("check", key=key)["held"] is True and not client.untaken()

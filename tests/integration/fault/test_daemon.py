@@ -1,11 +1,12 @@
 """Rows 45 to 48, 50 and 60: the broker stopped, killed, drained, misled, doubled, signalled."""
 
 import os
+import resource
 import signal
 import time
 
 import pytest
-from lockbroker import LOCK_PREFIX, assert_error, now_ms, wait_until
+from lockbroker import LOCK_PREFIX, Client, assert_error, connect, now_ms, wait_until
 from verdicts import assert_nothing_affirmed_after_lost, events
 
 T = 3000  # ms, the ttl of most locks here
@@ -25,6 +26,7 @@ def test_row_45_the_first_word_after_a_stop_of_the_broker_is_lost(redis, daemon,
     for n in range(4):
         wait_until(lambda name=LOCK_PREFIX + f"{key}-{n}":
                    redis.client.set(name, "theirs", nx=True), "the key expires", timeout=10)
+        assert now_ms() >= grants[n]["deadline_ms"], "by its clock the client has stopped before"
     assert now_ms() > max(grant["deadline_ms"] for grant in grants)
     daemon.sigcont()
     for n, client in enumerate(clients):
@@ -172,3 +174,104 @@ def test_row_50_the_socket_of_a_dead_daemon_is_taken_over(lab):
     assert os.path.exists(daemon.socket_path)
     daemon.start()
     daemon.client().ok("ping")
+
+
+# A configuration that is of no use.
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def remove(path):
+    os.unlink(path)
+
+
+def make_a_folder(path):
+    os.unlink(path)
+    os.mkdir(path)
+
+
+BAD_CONFIGS = {
+    "bad_value": lambda path: write(path, "[lockbroker]\nttl_max = 5\n"),
+    "unknown_option": lambda path: write(path, "[lockbroker]\nttl_max = 5s\nnonsense = 1\n"),
+    "no_equals_sign": lambda path: write(path, "[lockbroker]\nttl_max 5s\n"),
+    "cut_off": lambda path: write(path, "[lockbroker]\nttl_max = 5s\nmax_w"),
+    "missing": remove,
+    "unreadable": make_a_folder,
+}
+
+
+def policy(client):
+    return client.ok("hello", client="asks")["limits"]["ttl_max_ms"]
+
+
+@pytest.mark.parametrize("harm", BAD_CONFIGS)
+def test_row_48_a_bad_config_changes_nothing(lab, redis, harm, key):
+    config = lab.path("broker.conf")
+    write(config, "[lockbroker]\nttl_max = 10s\n")
+    daemon = lab.daemon(redis, config=config)
+    client = daemon.client()
+    client.ok("acquire", key=key, ttl_ms=8000)
+    BAD_CONFIGS[harm](config)
+    daemon.process.signal(signal.SIGHUP)
+    told = daemon.wait_log(event="reload_failed")
+    assert len(told) == 1 and told[0].startswith("<3>") and config in told[0]
+    assert policy(daemon.client()) == 10000
+    assert client.ok("check", key=key)["held"] is True
+
+
+def test_row_48_a_good_config_that_cannot_be_opened_changes_nothing(lab, redis, key):
+    config = lab.path("broker.conf")
+    write(config, "[lockbroker]\nttl_max = 10s\n")
+    daemon = lab.daemon(redis, config=config)
+    client = daemon.client()
+    client.ok("acquire", key=key, ttl_ms=8000)
+    write(config, "[lockbroker]\nttl_max = 20s\n")
+    pid = daemon.process.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = max(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 1, limits[1]))
+    wait_until(lambda: reload_fails(daemon), "a reload that fails")
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert client.fails("bad_field", "acquire", key=key + "2", ttl_ms=20000)["field"] == "ttl_ms"
+    assert client.ok("check", key=key)["held"] is True
+    daemon.process.signal(signal.SIGHUP)
+    wait_until(lambda: client.request("acquire", key=key + "2", ttl_ms=20000)["ok"],
+               "the new limit")
+
+
+def reload_fails(daemon):
+    daemon.process.signal(signal.SIGHUP)
+    return daemon.log_lines(event="reload_failed")
+
+
+# A storm of signals.
+
+
+def test_row_60_a_storm_of_signals_has_no_effect(redis, daemon, client, key):
+    grant = client.ok("acquire", key=key, ttl_ms=T)
+    other = daemon.client()
+    end = time.monotonic() + 4
+    rounds = 0
+    while time.monotonic() < end:
+        for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG,
+                       signal.SIGCONT, signal.SIGHUP) * 20:
+            daemon.process.signal(number)
+        other.ok("acquire", key=f"{key}-{rounds}")
+        assert other.ok("release", key=f"{key}-{rounds}")["outcome"] == "released"
+        rounds += 1
+    check = client.ok("check", key=key)
+    assert check["held"] is True and check["fence"] == grant["fence"]
+    assert check["state"] == "ok" and not events(client, "lost")
+    assert redis.locks() == [key]
+
+
+def test_row_60_peers_that_close_while_they_are_written_to(redis, daemon, client, key):
+    client.ok("acquire", key=key, ttl_ms=T)
+    for _ in range(200):
+        peer = Client(connect(daemon.socket_path), reading=False)
+        peer.send_raw(b'{"id":1,"op":"stats"}\n{"id":2,"op":"list"}\n' * 20)
+        peer.close()
+    assert client.ok("check", key=key)["held"] is True and daemon.process.is_running()
