@@ -84,7 +84,7 @@ static void conn_close(struct conn *conn)
 
 static void conn_mark_dirty(struct conn *conn)
 {
-    if (conn->dirty || conn->closing)
+    if (conn->dirty)
         return;
     conn->dirty = true;
     LIST_INSERT_HEAD(&conn->table->dirty, conn, dirty_link);
@@ -153,11 +153,10 @@ void conn_go_on(struct conn *conn)
         conn_cut(conn, "read_failed");
 }
 
+// All that was written for it is out.
 static void conn_resume(struct conn *conn)
 {
-    size_t low = (size_t)conn->table->limits.output_max_bytes / 4;
-
-    if (!conn->paused || conn->ended || conn_unread(conn) > low)
+    if (!conn->paused)
         return;
     conn->paused = false;
     conn_wait_end(conn, CONN_WAIT_READ);
@@ -221,7 +220,7 @@ static void conn_write_rest(struct conn *conn)
 
 static void conn_flush(struct conn *conn)
 {
-    if (conn->closing || conn->is_writing || buf_length(&conn->out) == 0)
+    if (conn->is_writing || buf_length(&conn->out) == 0)
         return;
 
     uv_buf_t all =

@@ -13,11 +13,7 @@
 
 static int draw(void *bytes, size_t length)
 {
-    ssize_t got = getrandom(bytes, length, 0);
-
-    if (got < 0)
-        return -errno;
-    return got == (ssize_t)length ? 0 : -EIO;
+    return getentropy(bytes, length) < 0 ? -errno : 0;
 }
 
 static int draw_hex(char ret_text[IDENTITY_INSTANCE_BYTES + 1])

@@ -189,8 +189,7 @@ static void pump_drain(struct pump *pump)
 
 void pump_run(struct pump *pump)
 {
-    if (pump->running)
-        return;
+    lb_assert(!pump->running);
     pump->running = true;
     pump_drain(pump);
     pump->running = false;

@@ -121,6 +121,15 @@ START_TEST(memory_is_asked_for_before_it_is_needed)
 }
 END_TEST
 
+START_TEST(without_memory_there_is_no_queue)
+{
+    struct inbox other;
+
+    fault_memory_fail(1, false);
+    ck_assert_int_eq(inbox_init(&other), -ENOMEM);
+}
+END_TEST
+
 Suite *inbox_suite(void)
 {
     Suite *suite = suite_create("inbox");
@@ -132,6 +141,7 @@ Suite *inbox_suite(void)
     tcase_add_test(tcase, texts_are_copied);
     tcase_add_test(tcase, long_texts_are_cut);
     tcase_add_test(tcase, memory_is_asked_for_before_it_is_needed);
+    tcase_add_test(tcase, without_memory_there_is_no_queue);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -1,6 +1,7 @@
 // What may lie at the path of the socket, and what is left there.
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/io/listener.h"
+#include "tests/unit/io/fault_call.h"
 #include "tests/unit/io/suites.h"
 
 static struct listener listener;
@@ -250,6 +252,159 @@ START_TEST(a_lock_file_that_cannot_be_made)
 }
 END_TEST
 
+// What the kernel may refuse, whether the fault lies before or behind a stale socket, and how the
+// operator is told of it.
+static const struct {
+    const char *call;
+    int first;
+    const char *what;
+} refusals[] = {
+    {"lstat", 1, "cannot be looked at"},
+    {"socket", 1, "no socket to try it with"},
+    {"unlink", 1, "the stale socket cannot be removed"},
+    {"socket", 2, "cannot be bound"},
+    {"lstat", 2, "cannot be looked at"},
+    {"chmod", 1, "its mode cannot be set"},
+    {"listen", 1, "cannot be listened on"},
+};
+
+START_TEST(what_the_kernel_refuses_is_told_and_nothing_is_left)
+{
+    char expected[LISTENER_PROBLEM_BYTES_MAX];
+
+    close(bind_at_path());
+    fault_call_fail(refusals[_i].call, EPERM, refusals[_i].first, 1);
+    ck_assert_int_eq(open_listener(&listener), -EPERM);
+    (void)snprintf(expected, sizeof(expected), "%s: %s: %s", path, refusals[_i].what,
+                   strerror(EPERM));
+    ck_assert_str_eq(problem, expected);
+
+    // The next attempt is as good as the first: no lock, and nobody seems to listen.
+    ck_assert_int_eq(open_listener(&listener), 0);
+    ck_assert_int_eq(connect_to_path(), 0);
+    listener_close(&listener);
+}
+END_TEST
+
+START_TEST(a_group_that_is_not_ours_to_give_is_told)
+{
+    char expected[LISTENER_PROBLEM_BYTES_MAX];
+
+    fault_call_fail("chown", EPERM, 1, 1);
+    ck_assert_int_eq(listener_open(&listener, path, 0660, "daemon", problem), -EPERM);
+    (void)snprintf(expected, sizeof(expected),
+                   "socket_group: %s cannot be given to the group \"daemon\": %s", path,
+                   strerror(EPERM));
+    ck_assert_str_eq(problem, expected);
+    ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
+START_TEST(a_group_without_a_name_is_none)
+{
+    gid_t gid = 7;
+
+    ck_assert_int_eq(listener_find_group("", &gid), -ENOENT);
+    ck_assert_int_eq(listener_find_group("12x", &gid), -ENOENT);
+    ck_assert_uint_eq(gid, 7);
+}
+END_TEST
+
+static void remove_lock_file(void)
+{
+    char lock[140];
+
+    (void)snprintf(lock, sizeof(lock), "%s.lock", path);
+    ck_assert_int_eq(unlink(lock), 0);
+}
+
+// Another daemon ends, and removes its lock file, right between our opening and our locking it.
+START_TEST(a_lock_on_a_file_that_is_gone_is_no_lock)
+{
+    struct listener second;
+
+    fault_call_before("flock", remove_lock_file);
+    ck_assert_int_eq(open_listener(&listener), 0);
+    ck_assert_int_eq(open_listener(&second), -EADDRINUSE);
+    ck_assert_str_eq(problem + strlen(path), ": another lockbrokerd runs on this socket");
+    listener_close(&listener);
+}
+END_TEST
+
+static void replace_lock_file(void)
+{
+    char lock[140];
+    int fd;
+
+    (void)snprintf(lock, sizeof(lock), "%s.lock", path);
+    // A second name keeps the inode from being used again at once.
+    ck_assert_int_eq(rename(lock, path), 0);
+    fd = open(lock, O_CREAT | O_EXCL | O_RDWR, 0600);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert_int_eq(unlink(path), 0);
+}
+
+START_TEST(a_lock_on_a_file_that_was_replaced_is_no_lock)
+{
+    struct listener second;
+
+    fault_call_before("flock", replace_lock_file);
+    ck_assert_int_eq(open_listener(&listener), 0);
+    ck_assert_int_eq(open_listener(&second), -EADDRINUSE);
+    ck_assert_str_eq(problem + strlen(path), ": another lockbrokerd runs on this socket");
+    listener_close(&listener);
+}
+END_TEST
+
+START_TEST(a_socket_that_is_gone_is_not_missed)
+{
+    ck_assert_int_eq(open_listener(&listener), 0);
+    ck_assert_int_eq(unlink(path), 0);
+    listener_close(&listener);
+    ck_assert_int_eq(listener.fd, -1);
+}
+END_TEST
+
+// Opens with `fd` as the socket that a service manager has passed.
+static int open_inherited(int fd)
+{
+    char pid[16];
+    int saved = dup(3); // the test's own, if anything
+    int r;
+
+    (void)snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    (void)setenv("LISTEN_PID", pid, 1);
+    (void)setenv("LISTEN_FDS", "1", 1);
+    (void)dup2(fd, 3);
+    r = open_listener(&listener);
+    (void)close(3);
+    if (saved >= 0) {
+        (void)dup2(saved, 3);
+        (void)close(saved);
+    }
+    return r;
+}
+
+START_TEST(what_is_passed_must_be_a_listening_socket)
+{
+    int fd = bind_at_path();
+
+    ck_assert_int_eq(open_inherited(fd), -EINVAL); // does not listen
+    ck_assert_str_eq(problem, "the socket passed by LISTEN_FDS: is not a listening Unix stream "
+                              "socket");
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_eq(open_inherited(fd), 0);
+    ck_assert_int_eq(listener.fd, 3);
+    ck_assert_int_eq(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+
+    fault_call_fail("fcntl", EPERM, 2, 1);
+    ck_assert_int_eq(open_inherited(fd), -EPERM);
+    ck_assert_ptr_nonnull(strstr(problem, "the inherited socket: cannot be made non-blocking"));
+    close(fd);
+}
+END_TEST
+
 Suite *listener_suite(void)
 {
     Suite *suite = suite_create("listener");
@@ -270,6 +425,14 @@ Suite *listener_suite(void)
     tcase_add_test(tcase, a_path_too_long_is_refused);
     tcase_add_test(tcase, no_directory_no_socket);
     tcase_add_test(tcase, a_lock_file_that_cannot_be_made);
+    tcase_add_loop_test(tcase, what_the_kernel_refuses_is_told_and_nothing_is_left, 0,
+                        sizeof(refusals) / sizeof(refusals[0]));
+    tcase_add_test(tcase, a_group_that_is_not_ours_to_give_is_told);
+    tcase_add_test(tcase, a_group_without_a_name_is_none);
+    tcase_add_test(tcase, a_lock_on_a_file_that_is_gone_is_no_lock);
+    tcase_add_test(tcase, a_lock_on_a_file_that_was_replaced_is_no_lock);
+    tcase_add_test(tcase, a_socket_that_is_gone_is_not_missed);
+    tcase_add_test(tcase, what_is_passed_must_be_a_listening_socket);
     suite_add_tcase(suite, tcase);
     return suite;
 }

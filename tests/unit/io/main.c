@@ -11,8 +11,11 @@ int main(void)
     int failed;
 
     (void)signal(SIGPIPE, SIG_IGN);
+    srunner_add_suite(runner, accept_suite());
     srunner_add_suite(runner, conn_suite());
+    srunner_add_suite(runner, conn_end_suite());
     srunner_add_suite(runner, identity_suite());
+    srunner_add_suite(runner, launch_suite());
     srunner_add_suite(runner, listener_suite());
     srunner_add_suite(runner, notify_suite());
     srunner_add_suite(runner, pump_suite());

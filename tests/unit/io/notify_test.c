@@ -1,5 +1,6 @@
 // A service manager that listens, one that does not, and none.
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/io/notify.h"
+#include "tests/unit/io/fault_call.h"
 #include "tests/unit/io/suites.h"
 
 static uv_loop_t loop;
@@ -141,8 +143,78 @@ START_TEST(the_watchdog_is_fed_twice_as_often_as_it_wants)
     ck_assert_int_eq(setenv("WATCHDOG_PID", pid, 1), 0);
     ck_assert_int_eq(setenv("WATCHDOG_USEC", "10000000", 1), 0);
     ck_assert_uint_eq(notify_watchdog_ms(), 5000);
+    ck_assert_int_eq(setenv("WATCHDOG_USEC", "1500", 1), 0);
+    ck_assert_uint_eq(notify_watchdog_ms(), 1);
     ck_assert_int_eq(setenv("WATCHDOG_PID", "1", 1), 0);
     ck_assert_uint_eq(notify_watchdog_ms(), 0);
+}
+END_TEST
+
+// Nobody to be told, as far as these names go.
+START_TEST(a_name_that_is_no_address_is_no_manager)
+{
+    static const char *const names[] = {"", "@", "relative"};
+    char long_name[200];
+
+    memset(long_name, 'x', sizeof(long_name));
+    long_name[0] = '/';
+    long_name[sizeof(long_name) - 1] = '\0';
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(setenv("NOTIFY_SOCKET", i < 3 ? names[i] : long_name, 1), 0);
+        ck_assert_int_eq(notifier_init(&notifier, &loop), 0);
+        notify_ready(&notifier);
+        ck_assert(!uv_loop_alive(&loop));
+        if (i < 3)
+            notifier_close(&notifier);
+        (void)uv_run(&loop, UV_RUN_NOWAIT);
+    }
+}
+END_TEST
+
+START_TEST(without_a_socket_the_start_fails)
+{
+    fault_call_fail("socket", EMFILE, 1, 1);
+    ck_assert_int_eq(notifier_init(&notifier, &loop), -EMFILE);
+}
+END_TEST
+
+// A signal that interrupts, or buffers that are full, put a word off; a manager that is gone does
+// not listen later either.
+START_TEST(a_word_is_told_again_only_when_that_may_help)
+{
+    static const int worth[] = {EAGAIN, ENOBUFS, EINTR};
+
+    ck_assert_int_eq(notifier_init(&notifier, &loop), 0);
+    for (int i = 0; i < 3; i++) {
+        fault_call_fail("sendto", worth[i], 1, 2);
+        notify_ready(&notifier);
+        ck_assert_str_eq(heard(), "");
+        (void)uv_run(&loop, UV_RUN_DEFAULT);
+        ck_assert_str_eq(heard(), "READY=1");
+        ck_assert_str_eq(heard(), "");
+    }
+    fault_call_fail("sendto", ECONNREFUSED, 1, 1);
+    notify_ready(&notifier);
+    ck_assert(!uv_loop_alive(&loop));
+    ck_assert_str_eq(heard(), "");
+}
+END_TEST
+
+START_TEST(a_status_is_told_again_and_after_the_words)
+{
+    ck_assert_int_eq(notifier_init(&notifier, &loop), 0);
+    notify_status(&notifier, false, 2);
+    fault_call_fail("sendto", EAGAIN, 1, 3);
+    notify_stopping(&notifier);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(fault_call_left(), 0);
+    ck_assert_str_eq(heard(), "STOPPING=1");
+    ck_assert_str_eq(heard(), "STATUS=backend down, 2 locks");
+    notify_status(&notifier, true, 2);
+    fault_call_fail("sendto", EAGAIN, 1, 1);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_str_eq(heard(), "STATUS=backend up, 2 locks");
+    ck_assert_str_eq(heard(), "");
 }
 END_TEST
 
@@ -158,6 +230,10 @@ Suite *notify_suite(void)
     tcase_add_test(tcase, a_busy_manager_is_not_waited_for);
     tcase_add_test(tcase, of_many_words_untold_the_last_are_kept);
     tcase_add_test(tcase, without_a_manager_nothing_happens);
+    tcase_add_test(tcase, a_name_that_is_no_address_is_no_manager);
+    tcase_add_test(tcase, without_a_socket_the_start_fails);
+    tcase_add_test(tcase, a_word_is_told_again_only_when_that_may_help);
+    tcase_add_test(tcase, a_status_is_told_again_and_after_the_words);
     tcase_add_test(tcase, the_watchdog_is_fed_twice_as_often_as_it_wants);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -1,11 +1,14 @@
 // The pump: what a pause of the process may not do, and memory that runs out at any place.
 #include <check.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/clock.h"
 #include "tests/unit/io/fault.h"
+#include "tests/unit/io/fault_call.h"
 #include "tests/unit/io/rig.h"
 #include "tests/unit/io/suites.h"
 
@@ -202,6 +205,125 @@ START_TEST(a_queue_that_cannot_grow_stops_and_goes_on)
 }
 END_TEST
 
+// What is due, and what waits, is not forgotten while there is no memory to step it.
+START_TEST(what_ran_out_without_memory_is_told_later)
+{
+    struct rig_client client = rig_connect();
+
+    rig_say(&client, "{\"id\":1,\"op\":\"acquire\",\"key\":\"k\",\"max_hold_ms\":1000}");
+    rig_hear(&client, "\"ok\":true");
+    rig_forget(&client);
+    rig.pump.outcomes_due += 5000; // as with so many operations on their way
+    fault_memory_fail(1, true);    // that of Check's assertions, too
+    fault_clock_jump(2000);
+    pump_run(&rig.pump);
+    rig_read(&client);
+
+    struct event up = {.kind = EVENT_BACKEND_UP, .facts.role = "memory"};
+    struct event time = {.kind = EVENT_TIME};
+
+    pump_post(&rig.pump, &up);
+
+    bool handled = pump_submit(&rig.pump, &time);
+    size_t waiting = rig.pump.inbox.count;
+
+    fault_memory_fail(0, false);
+    ck_assert_uint_eq(client.length, 0);
+    ck_assert(!handled);
+    ck_assert_uint_eq(waiting, 1);
+    rig_hear(&client, "\"event\":\"lost\"");
+    ck_assert_uint_eq(rig.pump.inbox.count, 0);
+    rig.pump.outcomes_due -= 5000;
+    rig_disconnect(&client);
+}
+END_TEST
+
+START_TEST(a_link_that_stays_down_fills_no_queue)
+{
+    struct event down = {.kind = EVENT_BACKEND_DOWN};
+    struct event up = {.kind = EVENT_BACKEND_UP, .facts.role = "memory"};
+
+    for (int i = 0; i < 1000; i++)
+        pump_post(&rig.pump, &down);
+    ck_assert_uint_eq(rig.pump.inbox.count, 1);
+    pump_post(&rig.pump, &up);
+    pump_post(&rig.pump, &down);
+    ck_assert_uint_eq(rig.pump.inbox.count, 3);
+    pump_post(&rig.pump, &up);
+    pump_run(&rig.pump);
+}
+END_TEST
+
+// Cut off for what the first of two answers of one step is too much for, a client gets no second.
+START_TEST(no_answer_goes_to_one_who_was_just_cut_off)
+{
+    struct rig_client holder = rig_connect();
+    struct rig_client waiter;
+    char line[100];
+
+    rig_say(&holder, "{\"id\":1,\"op\":\"acquire\",\"key\":\"k\"}");
+    rig_hear(&holder, "\"ok\":true");
+    waiter = rig_connect();
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(line, sizeof(line),
+                       "{\"id\":%d,\"op\":\"acquire\",\"key\":\"k\",\"owner\":\"%d\","
+                       "\"wait_ms\":5000}",
+                       i, i);
+        rig_say(&waiter, line);
+    }
+    rig_turn();
+    rig.conns.limits.output_max_bytes = 10; // less than any line
+    fault_clock_jump(6000);
+    rig_hear_end(&waiter);
+    ck_assert_int_eq((int)rig.conns.overflows, 1);
+    ck_assert_int_eq((int)rig.pump.late_effects, 2);
+    ck_assert_int_eq(rig_lines(&waiter), 0);
+    rig_disconnect(&waiter);
+    rig_disconnect(&holder);
+}
+END_TEST
+
+// The same with what is told of losses.
+START_TEST(no_notice_goes_to_one_who_was_just_cut_off)
+{
+    struct rig_client holder = rig_connect();
+    char line[100];
+
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(line, sizeof(line),
+                       "{\"id\":%d,\"op\":\"acquire\",\"key\":\"%d\",\"max_hold_ms\":3000}", i, i);
+        rig_say(&holder, line);
+    }
+    rig_hear(&holder, "\"id\":2,\"ok\":true");
+    rig_forget(&holder);
+    rig.conns.limits.output_max_bytes = 10;
+    fault_clock_jump(3500);
+    rig_hear_end(&holder);
+    ck_assert_int_eq((int)rig.conns.overflows, 1);
+    ck_assert_int_eq((int)rig.pump.late_effects, 2);
+    ck_assert_int_eq(rig_lines(&holder), 0);
+    rig_disconnect(&holder);
+}
+END_TEST
+
+START_TEST(a_pump_that_cannot_be_made_says_why)
+{
+    static struct pump pump;
+
+    fault_call_fail("timerfd_create", EMFILE, 1, 1);
+    ck_assert_int_eq(pump_init(&pump, &rig.loop, rig.broker), -EMFILE);
+    fault_memory_fail(1, false);
+    int without_memory = pump_init(&pump, &rig.loop, rig.broker);
+
+    fault_memory_fail(0, false);
+    ck_assert_int_eq(without_memory, -ENOMEM);
+    fault_call_fail("uv_poll_init", ENOSPC, 1, 1);
+    ck_assert_int_eq(pump_init(&pump, &rig.loop, rig.broker), -ENOSPC);
+    // The descriptor was given back each time.
+    ck_assert_int_eq(fcntl(pump.timer_fd, F_GETFD), -1);
+}
+END_TEST
+
 Suite *pump_suite(void)
 {
     Suite *suite = suite_create("pump");
@@ -215,6 +337,11 @@ Suite *pump_suite(void)
     tcase_add_test(tcase, one_allocation_that_fails_costs_one_client_at_most);
     tcase_add_test(tcase, memory_that_is_gone_for_a_time);
     tcase_add_test(tcase, a_queue_that_cannot_grow_stops_and_goes_on);
+    tcase_add_test(tcase, what_ran_out_without_memory_is_told_later);
+    tcase_add_test(tcase, a_link_that_stays_down_fills_no_queue);
+    tcase_add_test(tcase, no_answer_goes_to_one_who_was_just_cut_off);
+    tcase_add_test(tcase, no_notice_goes_to_one_who_was_just_cut_off);
+    tcase_add_test(tcase, a_pump_that_cannot_be_made_says_why);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -105,19 +105,24 @@ void rig_turn(void)
         (void)uv_run(&rig.loop, UV_RUN_ONCE);
 }
 
-struct rig_client rig_connect(void)
+struct rig_client rig_client_of(int fd)
 {
-    struct rig_client client = {.text = texts[next_text++ % RIG_CLIENTS_MAX]};
-    int ends[2];
+    struct rig_client client = {.fd = fd, .text = texts[next_text++ % RIG_CLIENTS_MAX]};
 
     client.text[0] = '\0';
+    return client;
+}
+
+struct rig_client rig_connect(void)
+{
+    int ends[2];
+
     // No ck_assert: it would take the memory that is to fail for the broker.
     int r = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends);
 
     lb_assert(r == 0);
-    client.fd = ends[0];
     conn_table_accept(&rig.conns, ends[1]);
-    return client;
+    return rig_client_of(ends[0]);
 }
 
 void rig_disconnect(struct rig_client *client)

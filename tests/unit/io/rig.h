@@ -41,8 +41,9 @@ void rig_until(bool (*condition)(struct rig_client *client, const char *text),
 // Turns the loop a few times, for what should not happen.
 void rig_turn(void);
 
-// Connects, disconnects.
+// Connects, disconnects; or makes a client of a socket that is connected already.
 struct rig_client rig_connect(void);
+struct rig_client rig_client_of(int fd);
 void rig_disconnect(struct rig_client *client);
 
 // Sends as much of the bytes as the socket takes; returns how much that was.

@@ -3,9 +3,12 @@
 
 #include <check.h>
 
+Suite *accept_suite(void);
 Suite *conn_suite(void);
+Suite *conn_end_suite(void);
 Suite *identity_suite(void);
 Suite *inbox_suite(void);
+Suite *launch_suite(void);
 Suite *listener_suite(void);
 Suite *notify_suite(void);
 Suite *pump_suite(void);
