@@ -71,7 +71,7 @@ enum lb_error {
     LB_E_CONFLICT = 11,    // the Redis key holds something that is not a lock
     LB_E_DENIED = 12,      // not allowed to this user
     LB_E_QUOTA = 13,       // a limit of the broker is exhausted; try later
-    LB_E_UNAVAILABLE = 14, // Redis cannot be reached or refuses; no lock was granted; try later
+    LB_E_UNAVAILABLE = 14, // Redis cannot be reached, refuses, or may have lost locks; try later
     LB_E_DRAINING = 15,    // the broker is going down; connect again later
     LB_E_INTERNAL = 16,    // a defect of the broker
     LB_E_OTHER = 255       // an error that this version of the library does not know
