@@ -78,6 +78,7 @@ def test_the_main_job_is_shown(script, place):
              "second: has it now", "to be killed", "ms after the kill", "done"]
     places = [out.index(mark) for mark in marks]
     assert places == sorted(places), out
+    assert "data_loss = ignore" in err
 
 
 def test_a_command_of_ones_own(script, place):
