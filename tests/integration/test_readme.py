@@ -92,14 +92,45 @@ def test_c(tmp_path):
                     ROOT / "client" / "lib", program], check=True)
 
 
+def test_what_a_wait_after_a_loss_looks_like(lab):
+    """The console as it is shown, with the defaults, on a Redis that was emptied."""
+    [console] = blocks("console")
+    redis = lab.redis()
+    daemon = lab.daemon(redis, data_loss="quarantine")
+    daemon.client().request("acquire", key="first")  # from now on the broker knows this Redis
+    env = {**os.environ, "LOCKBROKER_SOCKET": daemon.socket_path,
+           "PATH": os.environ["LOCKBROKER_BIN"] + ":" + os.environ["PATH"]}
+    flush, run, *said = console.splitlines()
+    subprocess.run(flush.removeprefix("$ ").replace("redis-cli", f"redis-cli -s {redis.path}"),
+                   shell=True, check=True, env=env, capture_output=True, timeout=PATIENCE)
+    done = subprocess.run(run.removeprefix("$ "), shell=True, check=False, env=env, text=True,
+                          capture_output=True, timeout=PATIENCE)
+    number = re.compile(r"\d+m?s")
+    assert done.returncode == 69
+    assert [number.sub("N", line) for line in done.stderr.splitlines()] == [
+        number.sub("N", line) for line in said]
+    stats = daemon.client().ok("stats")
+    assert 0 < stats["gauges"]["quarantine_ms"] <= 31000
+    assert {"reasserted", "unavailable", "clock_steps"} <= stats["counters"].keys()
+    daemon.wait_log(event="quarantine")
+
+
+def test_acl_in_the_manual():
+    manual = (ROOT / "daemon" / "lockbrokerd.8.scd").read_text(encoding="utf-8")
+    [rules] = blocks("acl")
+    assert rules.split() in [block.split() for block in re.findall(r"^```\n(.*?)^```$", manual,
+                                                                   re.MULTILINE | re.DOTALL)]
+
+
 def test_acl(lab, key):
     """A Redis user with just these rights is enough for everything; Redis logs what it denies."""
     [rules] = blocks("acl")
     redis = lab.redis(tcp=True)
     redis.client.execute_command("ACL", "SETUSER", "broker", "on", ">word", *rules.split())
-    daemon = lab.daemon(f"redis://broker:word@127.0.0.1:{redis.port}/0")
+    daemon = lab.daemon(f"redis://broker:word@127.0.0.1:{redis.port}/0", data_loss="quarantine",
+                        ttl_max="1s")
     holder, other = daemon.client(), daemon.client()
-    holder.ok("acquire", key=key, ttl_ms=1000)
+    holder.ok("acquire", key=key, ttl_ms=1000, wait_ms=-1)
     renewals = holder.ok("stats")["counters"]["renewals"]
     wait_until(lambda: holder.ok("stats")["counters"]["renewals"] > renewals, "it is renewed")
     other.fails("busy", "acquire", key=key)
@@ -114,4 +145,8 @@ def test_acl(lab, key):
     holder.ok("acquire", key=key, ttl_ms=1000)
     redis.client.delete(LOCK_PREFIX + key)
     holder.event("lost", key=key, reason="deleted")
+    holder.ok("release", key=key)
+    holder.ok("acquire", key=key, ttl_ms=1000)
+    redis.client.flushall()
+    wait_until(lambda: holder.ok("stats")["counters"]["reasserted"], "the key is set again")
     assert redis.client.execute_command("ACL", "LOG") == []
