@@ -98,7 +98,8 @@ bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
         return false;
 
     lock_remove_contender(lock, claim);
-    lock->lease = (struct lease){outcome->sent_ms, ttl_ms, deadline_ms};
+    lock->lease =
+        (struct lease){.sent_ms = outcome->sent_ms, .ttl_ms = ttl_ms, .deadline_ms = deadline_ms};
     lock->ttl_ms = ttl_ms;
     lock->maybe_set = false;
     lock->gone = false;
@@ -269,14 +270,19 @@ void hold_doubt(struct broker *broker, struct lock *lock, const char *reason)
         renewal_set(broker, lock, broker->now_ms, 0);
 }
 
+// Steps that the deadline allows for are added up until it does not any more.
 void hold_clock_stepped(struct broker *broker, struct lock *lock, int64_t step_ms)
 {
     struct claim *claim = lock->grant;
+    struct lease *lease = &lock->lease;
 
-    lock->lease.deadline_ms -= step_ms;
-    claim->deadline_ms = least(claim->deadline_ms, lock->lease.deadline_ms);
-    if (claim->suspect) // told already, but not of the nearer deadline
-        hold_arm_claim(broker, lock);
+    lease->stepped_ms += step_ms;
+    if (lease->stepped_ms <= lease_step_tolerance(lease->ttl_ms))
+        return;
+    lease->deadline_ms -= lease->stepped_ms;
+    lease->stepped_ms = 0;
+    claim->deadline_ms = least(claim->deadline_ms, lease->deadline_ms);
+    claim->suspect = false; // also who was told so already must hear of the nearer deadline
     hold_doubt(broker, lock, "clock");
 }
 
@@ -356,6 +362,7 @@ static void hold_renewed(struct broker *broker, struct lock *lock, int64_t sent_
     lock->ttl_ms = lock->main_op_ttl_ms;
     lock->lease.sent_ms = sent_ms;
     lock->lease.ttl_ms = lock->ttl_ms;
+    lock->lease.stepped_ms = 0;
     if (deadline_ms > lock->lease.deadline_ms)
         lock->lease.deadline_ms = deadline_ms;
     if (extension)
@@ -365,6 +372,7 @@ static void hold_renewed(struct broker *broker, struct lock *lock, int64_t sent_
         claim->deadline_ms = deadline_ms;
     if (extension)
         extend_ttl(broker, lock, extension);
+    claim->doubt = NULL; // one that this very answer brought up, and settles
     if (claim->suspect) {
         claim->suspect = false;
         broker->stats.recovered++;

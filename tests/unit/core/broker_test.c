@@ -296,6 +296,7 @@ END_TEST
 
 static struct stats_page stats;
 static struct stat_value counters[64];
+static struct stat_value gauges[16];
 
 static void keep_stats(struct world *unused, const struct effect *effect)
 {
@@ -304,16 +305,27 @@ static void keep_stats(struct world *unused, const struct effect *effect)
         return;
     stats = *effect->reply.stats;
     memcpy(counters, stats.counters, stats.counters_count * sizeof(counters[0]));
+    memcpy(gauges, stats.gauges, stats.gauges_count * sizeof(gauges[0]));
+}
+
+static int64_t value_of(const struct stat_value *values, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(values[i].name, name) == 0)
+            return values[i].value;
+    }
+    ck_abort_msg("no value %s", name);
+    return 0;
 }
 
 static int64_t counter(const char *name)
 {
-    for (size_t i = 0; i < stats.counters_count; i++) {
-        if (strcmp(counters[i].name, name) == 0)
-            return counters[i].value;
-    }
-    ck_abort_msg("no counter %s", name);
-    return 0;
+    return value_of(counters, stats.counters_count, name);
+}
+
+static int64_t gauge(const char *name)
+{
+    return value_of(gauges, stats.gauges_count, name);
 }
 
 START_TEST(stats_tell_what_happened)
@@ -339,6 +351,28 @@ START_TEST(stats_tell_what_happened)
 }
 END_TEST
 
+START_TEST(stats_tell_of_a_loss_of_data)
+{
+    world.observe = keep_stats;
+    world_play_all(&world, "0 broker> config waits_after_loss=1\n0 redis> up run=a server=5000\n"
+                           "0 A> 1 acquire a\n1 redis> all ok fence=1 server=5001\n2 A> 2 stats\n");
+    ck_assert_int_eq(gauge("quarantine_ms"), 0);
+    ck_assert_int_eq(counter("clock_steps"), 0);
+    ck_assert_int_eq(counter("reasserted"), 0);
+    world_play_all(&world, "3 redis> down\n4 redis> up run=b server=15004\n"
+                           "5 redis> all ok was_missing server=15005\n6 A> 3 acquire b\n"
+                           "10 redis> all quarantined ends_in=700 server=5010\n11 A> 4 stats\n");
+    ck_assert_int_eq(gauge("quarantine_ms"), 699);
+    ck_assert_int_eq(counter("clock_steps"), 2);
+    ck_assert_int_eq(counter("reasserted"), 1);
+    ck_assert_int_eq(counter("renewals"), 1);
+    world_play_all(&world, "709 A> 5 stats\n");
+    ck_assert_int_eq(gauge("quarantine_ms"), 1);
+    world_play_all(&world, "711 A> 6 stats\n");
+    ck_assert_int_eq(gauge("quarantine_ms"), 0);
+}
+END_TEST
+
 Suite *broker_suite(void)
 {
     Suite *suite = suite_create("broker");
@@ -361,6 +395,7 @@ Suite *broker_suite(void)
     tcase_add_test(tests, a_session_is_busy_while_it_has_something);
     tcase_add_test(tests, strangers_are_ignored);
     tcase_add_test(tests, stats_tell_what_happened);
+    tcase_add_test(tests, stats_tell_of_a_loss_of_data);
     suite_add_tcase(suite, tests);
     return suite;
 }

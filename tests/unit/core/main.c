@@ -14,8 +14,10 @@ int main(void)
     srunner_add_suite(runner, broker_suite());
     srunner_add_suite(runner, lock_suite());
     srunner_add_suite(runner, memory_suite());
+    srunner_add_suite(runner, server_clock_suite());
     srunner_add_suite(runner, session_suite());
     srunner_add_suite(runner, stats_suite());
+    srunner_add_suite(runner, straggler_suite());
     srunner_add_suite(runner, trace_suite());
     srunner_add_suite(runner, walk_suite());
     srunner_run_all(runner, CK_NORMAL);

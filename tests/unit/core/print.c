@@ -165,6 +165,11 @@ static void print_op(struct world *world, const struct backend_op *op)
     if (op->kind == BACKEND_ACQUIRE)
         print_number(world, "floor", op->fence_floor);
     print_number(world, "timeout", op->timeout_ms);
+    print_number(world, "not_after", op->not_after_ms);
+    if (op->loss_ttl_ms)
+        print_number(world, "loss", op->loss_ttl_ms);
+    if (op->saw_epoch)
+        (void)fprintf(world->out, " saw_epoch");
 }
 
 static void print_fact(struct world *world, const struct effect *effect)

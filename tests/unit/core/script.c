@@ -9,7 +9,7 @@
 //   redis> #1 ok fence=7       an outcome, of "sent=" (else of when it was asked for), executed
 //                              when the server's clock showed "server="
 //   redis> all ok              the same outcome for each pending operation
-//   broker> drain              broker> config ttl_max= max_wait= requests_max=
+//   broker> drain              broker> config ttl_max= max_wait= requests_max= waits_after_loss=
 //   time>                      only lets the time go by
 //   time> pause                the process stands still until the next line: no deadline is swept
 #include <stdlib.h>
@@ -293,6 +293,8 @@ static void play_broker(struct world *world, const struct words *words)
         event.config = config;
         config->ttl_max_ms = words_number(words, "ttl_max", config->ttl_max_ms);
         config->max_wait_ms = words_number(words, "max_wait", config->max_wait_ms);
+        config->waits_after_loss =
+            words_number(words, "waits_after_loss", config->waits_after_loss) != 0;
         config->requests_max = words_number(words, "requests_max", config->requests_max);
     }
     world_step(world, &event);
