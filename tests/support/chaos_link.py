@@ -1,4 +1,4 @@
-"""What the chaos proxy knows of a connection that passes through it, and what may be wrong with it."""
+"""What the chaos proxy knows of a link, and what may be wrong with one of its directions."""
 
 import collections
 import selectors
