@@ -136,8 +136,6 @@ static int reader_take(void *context, const char *section, const char *name, con
     char message[CONFIG_MESSAGE_BYTES_MAX];
 
     (void)section;
-    if (reader->failed)
-        return 0;
     reader->failed = true;
     if (!option) {
         error_fill_unknown(reader->error, reader->path, reader->line, name);

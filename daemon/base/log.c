@@ -39,7 +39,7 @@ static int level_priority(enum log_level level)
 
 static bool line_put(struct log_line *line, const char *text, size_t length)
 {
-    if (length > LOG_FULL || line->length > LOG_FULL - length)
+    if (line->length + length > LOG_FULL)
         return false;
     memcpy(line->text + line->length, text, length);
     line->length += length;

@@ -191,6 +191,45 @@ END_TEST
 
 // Standard error blocks once the pipe is full: a write would hang, and the test run into its
 // time-out.
+// Wherever a line is full, what is there of the next field is its beginning, and a cut is marked.
+static void assert_cut_well(const char *text, size_t filled, const char *field)
+{
+    const char *rest = text + filled;
+    size_t length = strlen(text);
+
+    ck_assert_uint_le(length, LOG_LINE_BYTES_MAX);
+    ck_assert_int_eq(text[length - 1], '\n');
+    ck_assert_ptr_eq(strchr(text, '\n'), text + length - 1);
+    if (strncmp(rest, field, strlen(field)) == 0)
+        return;
+
+    const char *dots = strstr(rest, "...");
+
+    ck_assert_ptr_nonnull(dots);
+    // Either nothing of the field is there, or its name whole.
+    ck_assert_int_eq(strncmp(rest, field, (size_t)(dots - rest)), 0);
+    ck_assert(dots == rest + 1 || dots >= rest + strlen(" name="));
+}
+
+START_TEST(test_a_cut_at_each_byte_of_a_field)
+{
+    static char value[LOG_LINE_BYTES_MAX];
+    static const char *const values[] = {"plain", "two words"};
+    static const char *const fields[] = {" name=plain", " name=\"two words\""};
+    struct log_line line;
+
+    for (size_t filled = LOG_LINE_BYTES_MAX - 60; filled < LOG_LINE_BYTES_MAX - 25; filled++) {
+        memset(value, 'x', filled);
+        value[filled] = '\0';
+        log_begin(&line, LOG_LEVEL_INFO, "e");
+        log_text(&line, "v", value);
+        log_text(&line, "name", values[_i]);
+        log_end(&line);
+        assert_cut_well(written(), strlen("<6>event=e v=") + filled, fields[_i]);
+    }
+}
+END_TEST
+
 START_TEST(test_full_pipe_drops_and_counts)
 {
     int64_t dropped = log_dropped();
@@ -300,6 +339,7 @@ Suite *log_suite(void)
     tcase_add_test(tests, test_truncation);
     tcase_add_test(tests, test_fields_after_a_cut);
     tcase_add_test(tests, test_long_event_and_message);
+    tcase_add_loop_test(tests, test_a_cut_at_each_byte_of_a_field, 0, 2);
     tcase_add_test(tests, test_full_pipe_drops_and_counts);
     tcase_add_test(tests, test_closed_pipe_drops);
     tcase_add_test(tests, test_no_stderr_drops);

@@ -9,7 +9,9 @@ int main(void)
     SRunner *runner = srunner_create(backend_url_suite());
     int failed;
 
+    srunner_add_suite(runner, bytes_suite());
     srunner_add_suite(runner, config_suite());
+    srunner_add_suite(runner, config_fault_suite());
     srunner_add_suite(runner, config_file_suite());
     srunner_add_suite(runner, config_print_suite());
     srunner_add_suite(runner, option_suite());

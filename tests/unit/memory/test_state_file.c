@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/memory/state_file.h"
+#include "tests/unit/memory/fault.h"
 #include "tests/unit/memory/suites.h"
 
 #define TORN_MS    777777
@@ -333,6 +334,66 @@ START_TEST(it_can_be_removed)
 }
 END_TEST
 
+// What the start may not do without: the first look is at the boot id, the second at the file.
+static const struct {
+    const char *call;
+    int error; // 0: half of it
+    int first;
+    int expected;
+} at_open[] = {{"open", EMFILE, 1, -EMFILE}, {"open", EACCES, 2, -EACCES},
+               {"pread", EIO, 1, -EIO},      {"pread", 0, 1, -EPROTO},
+               {"fstat", EIO, 1, -EIO},      {"fchmod", EPERM, 1, -EPERM},
+               {"ftruncate", EIO, 1, -EIO},  {"pwrite", EIO, 1, -EIO},
+               {"pwrite", 0, 1, -EIO},       {"pwrite", ENOSPC, 1, -ENOSPC}};
+
+START_TEST(a_start_that_cannot_be_sure_is_refused)
+{
+    file_write(path, "torn");
+    fault_call(at_open[_i].call, at_open[_i].error, at_open[_i].first);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, HIGHEST_MS), at_open[_i].expected);
+    ck_assert_int_eq(file.fd, -1);
+    // Whatever was written by then: the next start believes no less than this one.
+    ck_assert_int_eq(reopened(), TORN_MS);
+}
+END_TEST
+
+START_TEST(what_cannot_be_read_counts_as_written_just_now)
+{
+    char record[RECORD_LENGTH + 1];
+
+    record_make(record);
+    state_file_close(&file);
+    fault_call("pread", EIO, 2);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, HIGHEST_MS), 0);
+    ck_assert_int_eq(file.recorded_ms, TORN_MS);
+}
+END_TEST
+
+static const char *const interrupted[] = {"pread", "pwrite"};
+
+START_TEST(an_interrupted_call_is_made_again)
+{
+    ck_assert_int_eq(reopened(), 0);
+    state_file_close(&file);
+    fault_call(interrupted[_i], EINTR, 1);
+    ck_assert_int_eq(state_file_open(&file, path, TORN_MS, HIGHEST_MS), 0);
+    ck_assert_int_eq(state_file_raise(&file, 5000), 0);
+    ck_assert_int_eq(reopened(), 5000);
+}
+END_TEST
+
+START_TEST(half_a_record_is_none)
+{
+    ck_assert_int_eq(reopened(), 0);
+    ck_assert_int_eq(state_file_raise(&file, 5000), 0);
+    fault_call("pwrite", 0, 1);
+    ck_assert_int_eq(state_file_raise(&file, 6000), -EIO);
+    ck_assert_int_eq(file.recorded_ms, 5000);
+    ck_assert_int_eq(state_file_raise(&file, 6000), 0); // once more, and it is whole
+    ck_assert_int_eq(reopened(), 6000);
+}
+END_TEST
+
 Suite *state_file_suite(void)
 {
     Suite *suite = suite_create("state_file");
@@ -352,6 +413,10 @@ Suite *state_file_suite(void)
     tcase_add_test(tcase, a_torn_file_that_cannot_be_mended_stays_torn);
     tcase_add_test(tcase, a_new_file_that_cannot_be_written_is_not_left);
     tcase_add_test(tcase, a_failing_write_changes_nothing);
+    tcase_add_loop_test(tcase, a_start_that_cannot_be_sure_is_refused, 0, LB_ARRAY_LENGTH(at_open));
+    tcase_add_test(tcase, what_cannot_be_read_counts_as_written_just_now);
+    tcase_add_loop_test(tcase, an_interrupted_call_is_made_again, 0, LB_ARRAY_LENGTH(interrupted));
+    tcase_add_test(tcase, half_a_record_is_none);
     tcase_add_test(tcase, a_link_is_refused);
     tcase_add_test(tcase, what_is_no_file_is_refused);
     tcase_add_test(tcase, another_users_file_is_refused);
