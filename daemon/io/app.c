@@ -193,8 +193,7 @@ static void app_close_handles(struct app *app)
 
 static void app_stop(struct app *app)
 {
-    if (app->stopping)
-        return;
+    lb_assert(!app->stopping);
     app->stopping = true;
     log_message(LOG_LEVEL_NOTICE, "stop", "the broker ends");
     app_close_handles(app);
@@ -243,10 +242,9 @@ static void app_after_turn(void *context)
     struct app *app = context;
     size_t owed = broker_kept_count(app->broker);
 
+    lb_assert(!app->stopping);
     if (app->uplink)
         uplink_set_urgent(app->uplink, owed > 0);
-    if (app->stopping)
-        return;
     notify_status(&app->notifier, app->backend_up, owed);
     if (app->draining && broker_is_drained(app->broker))
         app_stop(app);
