@@ -26,6 +26,8 @@ static void broker_configure(struct broker *broker, const struct broker_config *
     broker->retry_max_ms = config->retry_max_ms;
     broker->requests_max = config->requests_max;
     broker->waits_after_loss = config->waits_after_loss;
+    if (!config->waits_after_loss)
+        broker->quarantine_until_ms = 0;
     if (config->ttl_max_ms > broker->loss_ttl_ms)
         broker->loss_ttl_ms = config->ttl_max_ms;
     broker->own_uid = config->own_uid;

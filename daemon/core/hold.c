@@ -362,9 +362,10 @@ static void hold_renewed(struct broker *broker, struct lock *lock, int64_t sent_
     lock->ttl_ms = lock->main_op_ttl_ms;
     lock->lease.sent_ms = sent_ms;
     lock->lease.ttl_ms = lock->ttl_ms;
-    lock->lease.stepped_ms = 0;
-    if (deadline_ms > lock->lease.deadline_ms)
+    if (deadline_ms > lock->lease.deadline_ms) {
         lock->lease.deadline_ms = deadline_ms;
+        lock->lease.stepped_ms = 0;
+    }
     if (extension)
         extend_cap(claim, extension);
     deadline_ms = least(lock->lease.deadline_ms, claim->cap_ms);

@@ -11,9 +11,12 @@ static int64_t clamp(int64_t value, int64_t least, int64_t most)
 
 int64_t lease_deadline(int64_t sent_ms, int64_t ttl_ms)
 {
-    int64_t step_ms = clamp(ttl_ms / 20, 0, 500);
+    return sent_ms + ttl_ms - ttl_ms / 100 - 2 - lease_step_tolerance(ttl_ms);
+}
 
-    return sent_ms + ttl_ms - ttl_ms / 100 - 2 - step_ms;
+int64_t lease_step_tolerance(int64_t ttl_ms)
+{
+    return clamp(ttl_ms / 20, 0, 500);
 }
 
 int64_t lease_margin(int64_t ttl_ms)

@@ -9,12 +9,16 @@ struct lease {
     int64_t sent_ms;     // clock read before the last confirmed command was formatted
     int64_t ttl_ms;      // the expiry that it set
     int64_t deadline_ms; // the latest time until which the key certainly is ours
+    int64_t stepped_ms;  // how far the server's clock has jumped forwards since then
 };
 
 // D = sent + ttl - ttl/100 - 2 - min(500, ttl/20): one hundredth for the drift between two clocks,
 // 2 ms for the rounding of both, the last term for a tolerated step of the server's clock. Counted
 // from the sending: the reply may come arbitrarily late.
 int64_t lease_deadline(int64_t sent_ms, int64_t ttl_ms);
+
+// J = min(500, ttl/20): the step of the server's clock that a deadline allows for.
+int64_t lease_step_tolerance(int64_t ttl_ms);
 
 // M = min(max(ttl/10, 100), 3000): how long before its deadline a holder is told `lost`, and the
 // least that is left when a grant is told.

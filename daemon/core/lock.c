@@ -170,6 +170,11 @@ void lock_main_op_strays(struct lock *lock)
     lock->stragglers_limit = time_limit_later(lock->stragglers_limit, lock->main_op_limit);
 }
 
+bool lock_may_be_set_late(const struct lock *lock)
+{
+    return lock->stragglers_limit.is_set || lock->main_op.op_id;
+}
+
 int64_t lock_frees_within_ms(const struct lock *lock, int64_t now_ms)
 {
     struct time_limit limit = lock->stragglers_limit;

@@ -123,6 +123,9 @@ int64_t lock_contenders_count(const struct lock *lock);
 // The main operation got no answer, or is not waited for any more: it may be executed late.
 void lock_main_op_strays(struct lock *lock);
 
+// True while a command with the lock's token may still be executed.
+bool lock_may_be_set_late(const struct lock *lock);
+
 // The longest that the key can still be there at `now_ms`, if it carries our token or may yet: what
 // is left to the commands that may set it or push it out, and the longest ttl of them. A shorter
 // ttl never takes back a longer one.

@@ -82,7 +82,7 @@ static void release_granted(struct broker *broker, struct claim *claim,
 static void release_kept(struct broker *broker, struct lock *lock)
 {
     lock->grant = NULL;
-    if (lock->gone && !lock->stragglers_limit.is_set)
+    if (lock->gone && !lock_may_be_set_late(lock))
         release_end(broker, lock);
     else
         release_begin(broker, lock);
@@ -213,7 +213,7 @@ void release_kept_over(struct broker *broker, struct lock *lock)
     if (lock->grant)
         claim_remember(broker, lock->grant);
     lock->grant = NULL;
-    if ((lock->delete_when_over && !lock->gone) || lock->stragglers_limit.is_set)
+    if ((lock->delete_when_over && !lock->gone) || lock_may_be_set_late(lock))
         release_begin(broker, lock);
     else
         release_end(broker, lock);

@@ -15,6 +15,16 @@ START_TEST(deadline_counts_from_the_sending)
 }
 END_TEST
 
+START_TEST(a_step_is_tolerated_up_to_a_twentieth)
+{
+    ck_assert_int_eq(lease_step_tolerance(1000), 50);
+    ck_assert_int_eq(lease_step_tolerance(3019), 150);
+    ck_assert_int_eq(lease_step_tolerance(9999), 499);
+    ck_assert_int_eq(lease_step_tolerance(10000), 500);
+    ck_assert_int_eq(lease_step_tolerance(3600000), 500);
+}
+END_TEST
+
 START_TEST(margin_is_a_tenth_within_bounds)
 {
     ck_assert_int_eq(lease_margin(1000), 100);
@@ -56,7 +66,7 @@ END_TEST
 START_TEST(order_of_a_lease)
 {
     for (int64_t ttl_ms = 1000; ttl_ms <= 3600000; ttl_ms += ttl_ms / 50) {
-        struct lease lease = {0, ttl_ms, lease_deadline(0, ttl_ms)};
+        struct lease lease = {0, ttl_ms, lease_deadline(0, ttl_ms), 0};
         int64_t lost_ms = lease.deadline_ms - lease_margin(ttl_ms);
 
         ck_assert_int_lt(lease_renew_at(&lease), lease_suspect_at(&lease));
@@ -75,6 +85,7 @@ Suite *lease_suite(void)
     TCase *tests = tcase_create("lease");
 
     tcase_add_test(tests, deadline_counts_from_the_sending);
+    tcase_add_test(tests, a_step_is_tolerated_up_to_a_twentieth);
     tcase_add_test(tests, margin_is_a_tenth_within_bounds);
     tcase_add_test(tests, times_of_a_lease);
     tcase_add_test(tests, timeouts_are_clamped);
