@@ -238,6 +238,7 @@ static ssize_t file_read(const char *path, char *ret_text, size_t size,
     return length;
 }
 
+// A file that an editor or a full disk cut off to nothing must not put every default in force.
 int config_load_file(const char *path, struct config *config, struct config_error *ret_error)
 {
     LB_CLEANUP(text_free) char *text = malloc(CONFIG_FILE_BYTES_MAX + 1);
@@ -250,6 +251,11 @@ int config_load_file(const char *path, struct config *config, struct config_erro
     length = file_read(path, text, CONFIG_FILE_BYTES_MAX + 1, ret_error);
     if (length < 0)
         return (int)length;
+    if (length == 0) {
+        error_fill(ret_error, path, 0, "",
+                   "the file is empty, as if it was cut off; a comment is enough for the defaults");
+        return -EINVAL;
+    }
     return text_load(path, text, (size_t)length, config, ret_error);
 }
 

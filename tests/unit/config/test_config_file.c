@@ -70,7 +70,8 @@ END_TEST
 
 START_TEST(test_empty_files)
 {
-    ck_assert_int_eq(load(""), 0);
+    ck_assert_int_eq(load(""), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.message, "the file is empty"));
     ck_assert_int_eq(load("\n\n"), 0);
     ck_assert_int_eq(load("[lockbroker]"), 0);
     ck_assert_int_eq(load("\xef\xbb\xbf"
