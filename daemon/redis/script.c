@@ -41,6 +41,7 @@
     "  local seen_run, since, ttl = string.match(marker, '^(%S+) (%d+) (%d+)$')\n"                 \
     "  since = tonumber(since) or now\n"                                                           \
     "  ttl = tonumber(ttl) or 0\n"                                                                 \
+    "  if ttl > 3600000 then seen_run, ttl = nil, 0 end\n"                                         \
     "  if ttl < longest then ttl = longest end\n"                                                  \
     "  if not seen_run and saw == '0' then\n"                                                      \
     "    local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) or 0\n"            \

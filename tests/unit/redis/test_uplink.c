@@ -317,6 +317,12 @@ START_TEST(test_least_rights)
     ck_assert_int_eq(rig_release(&rig, "a", 1)->result, RESULT_OK);
     ck_assert_int_eq(rig_acquire(&rig, "a", 3, 60000)->result, RESULT_OK);
     ck_assert_int_eq(rig_break(&rig, "a")->holder.kind, HOLDER_LOCAL);
+    rig.loss_ttl_ms = 30000;
+    rig.saw_epoch = true;
+    rig.not_after_ms = LB_INTEGER_MAX;
+    ck_assert_int_eq(rig_acquire(&rig, "a", 4, 60000)->result, RESULT_QUARANTINED);
+    ck_assert(rig_run(&rig, BACKEND_RENEW, "a", 4, 60000, 5)->was_missing);
+    ck_assert_int_eq(rig_break(&rig, "a")->holder.kind, HOLDER_LOCAL);
 }
 END_TEST
 
