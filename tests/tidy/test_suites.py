@@ -26,6 +26,7 @@ def expected():
                              r"|tests/(fuzz)/fuzz_(\w+)\.c", str(path))
         if match:
             names.add(f"{match[1] or match[3]}.{match[2] or match[4]}")
+    names |= {f"model.{path.stem}" for path in source.files("tests", suffixes=(".pml",))}
     return names
 
 
