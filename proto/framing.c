@@ -54,7 +54,7 @@ static bool framing_is_over(const struct framing *framing, size_t length, char l
 // The bytes end before a newline comes: keep them as (more of) a half line.
 static int framing_take_partial(struct framing *framing, const char *bytes, size_t length)
 {
-    if (framing->is_skipping || length == 0)
+    if (framing->is_skipping)
         return 0;
     if (framing_is_over(framing, buf_length(&framing->partial) + length, bytes[length - 1])) {
         framing_skip(framing);

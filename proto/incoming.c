@@ -78,29 +78,33 @@ static void read_object(struct incoming_reader *reader, json_t *object,
 static void read_text(struct incoming_reader *reader, json_t *value, void *member)
 {
     (void)reader;
-    if (json_is_string(value))
+    if (json_typeof(value) == JSON_STRING)
         *(const char **)member = json_string_value(value);
 }
 
 static void read_integer(struct incoming_reader *reader, json_t *value, void *member)
 {
     (void)reader;
-    if (json_is_integer(value))
+    if (json_typeof(value) == JSON_INTEGER)
         *(int64_t *)member = json_integer_value(value);
 }
 
 static void read_bool(struct incoming_reader *reader, json_t *value, void *member)
 {
+    json_type type = json_typeof(value);
+
     (void)reader;
-    if (json_is_boolean(value))
-        *(bool *)member = json_is_true(value);
+    if (type == JSON_TRUE || type == JSON_FALSE)
+        *(bool *)member = type == JSON_TRUE;
 }
 
 static void read_ok(struct incoming_reader *reader, json_t *value, void *member)
 {
+    json_type type = json_typeof(value);
+
     (void)member;
-    reader->has_ok = json_is_boolean(value);
-    reader->is_ok = json_is_true(value);
+    reader->has_ok = type == JSON_TRUE || type == JSON_FALSE;
+    reader->is_ok = type == JSON_TRUE;
 }
 
 static void read_id(struct incoming_reader *reader, json_t *value, void *member)
@@ -108,10 +112,10 @@ static void read_id(struct incoming_reader *reader, json_t *value, void *member)
     struct request_id id = {.kind = REQUEST_ID_NONE};
 
     (void)reader;
-    if (json_is_integer(value)) {
+    if (json_typeof(value) == JSON_INTEGER) {
         id.kind = REQUEST_ID_NUMBER;
         id.number = json_integer_value(value);
-    } else if (json_is_string(value) && json_string_length(value) < sizeof(id.text)) {
+    } else if (json_typeof(value) == JSON_STRING && json_string_length(value) < sizeof(id.text)) {
         id.kind = REQUEST_ID_TEXT;
         memcpy(id.text, json_string_value(value), json_string_length(value) + 1);
     }
@@ -123,7 +127,7 @@ static void read_holder_kind(struct incoming_reader *reader, json_t *value, void
     enum holder_kind kind = HOLDER_FOREIGN; // also whatever a newer broker may tell apart
 
     (void)reader;
-    if (!json_is_string(value))
+    if (json_typeof(value) != JSON_STRING)
         return;
     if (strcmp(json_string_value(value), "local") == 0)
         kind = HOLDER_LOCAL;
@@ -136,7 +140,7 @@ static void read_ttl_left(struct incoming_reader *reader, json_t *value, void *m
 {
     struct holder *holder = member;
 
-    holder->without_expiry = json_is_null(value);
+    holder->without_expiry = json_typeof(value) == JSON_NULL;
     read_integer(reader, value, &holder->ttl_left_ms);
 }
 
@@ -156,7 +160,7 @@ static void read_holder(struct incoming_reader *reader, json_t *value, void *mem
     struct holder *holder = member;
 
     *holder = (struct holder){
-        .kind = json_is_object(value) ? HOLDER_FOREIGN : HOLDER_NONE,
+        .kind = json_typeof(value) == JSON_OBJECT ? HOLDER_FOREIGN : HOLDER_NONE,
         .pid = LB_NONE,
         .uid = LB_NONE,
         .fence = LB_NONE,
@@ -315,7 +319,7 @@ static void read_backend(struct incoming_reader *reader, json_t *value, void *me
         {"maxmemory_policy", read_text, offsetof(struct stats_page, backend_policy)},
         {"may_evict", read_bool, offsetof(struct stats_page, backend_may_evict)},
     };
-    struct stats_page *page = json_is_object(value) ? take_page(reader) : NULL;
+    struct stats_page *page = json_typeof(value) == JSON_OBJECT ? take_page(reader) : NULL;
 
     read_text(reader, value, member);
     if (page)

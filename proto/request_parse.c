@@ -43,12 +43,13 @@ static const char *wrong_range(struct request *request, const struct field *fiel
 static const char *parse_integer(const json_t *value, const struct field *field,
                                  struct request *request, void *ret_integer)
 {
+    json_type type = json_typeof(value);
     int64_t integer;
 
-    if (json_is_real(value))
+    if (type == JSON_REAL)
         return wrong(request, field->name,
                      "must be an integer, written without fraction and exponent");
-    if (!json_is_integer(value))
+    if (type != JSON_INTEGER)
         return wrong(request, field->name, "must be an integer");
     integer = json_integer_value(value);
     if (integer < field->min || integer > field->max)
@@ -60,9 +61,11 @@ static const char *parse_integer(const json_t *value, const struct field *field,
 static const char *parse_bool(const json_t *value, const struct field *field,
                               struct request *request, bool *ret_bool)
 {
-    if (!json_is_boolean(value))
+    json_type type = json_typeof(value);
+
+    if (type != JSON_TRUE && type != JSON_FALSE)
         return wrong(request, field->name, "must be true or false");
-    *ret_bool = json_is_true(value);
+    *ret_bool = type == JSON_TRUE;
     return NULL;
 }
 
@@ -81,7 +84,7 @@ static const char *parse_text(const json_t *value, const struct field *field,
     char what[64];
     size_t length;
 
-    if (!json_is_string(value))
+    if (json_typeof(value) != JSON_STRING)
         return wrong(request, field->name, "must be a string");
     length = json_string_length(value);
     if (length > (size_t)field->max) {
@@ -101,9 +104,10 @@ static const char *wrong_word(struct request *request, const struct field *field
     char what[80] = "must be ";
     size_t length = strlen(what);
 
-    for (size_t i = 0; field->words[i] && length < sizeof(what); i++) {
+    for (size_t i = 0; field->words[i]; i++) {
         const char *before = i == 0 ? "" : field->words[i + 1] ? ", " : " or ";
 
+        lb_assert(length < sizeof(what));
         length += (size_t)snprintf(what + length, sizeof(what) - length, "%s\"%s\"", before,
                                    field->words[i]);
     }
@@ -130,12 +134,13 @@ static const char *parse_id(const json_t *value, const char *name, struct reques
     const struct field number = {.name = name, .max = LB_INTEGER_MAX};
     const struct field text = {.name = name, .min = 1, .max = LB_ID_BYTES_MAX};
     struct request_id id = {.kind = REQUEST_ID_NUMBER};
+    json_type type = json_typeof(value);
     const char *problem;
 
-    if (json_is_string(value)) {
+    if (type == JSON_STRING) {
         id.kind = REQUEST_ID_TEXT;
         problem = parse_text(value, &text, request, id.text);
-    } else if (json_is_number(value)) {
+    } else if (type == JSON_INTEGER || type == JSON_REAL) {
         problem = parse_integer(value, &number, request, &id.number);
     } else {
         problem = wrong(request, name, "must be an integer or a string");
@@ -217,7 +222,7 @@ static int request_take_op(const json_t *line, struct request *request, struct r
 
     if (!value)
         return refuse_field(request, refusal, "op", "op is missing");
-    if (!json_is_string(value))
+    if (json_typeof(value) != JSON_STRING)
         return refuse_field(request, refusal, "op", "op must be a string");
     request->op = op_by_name(json_string_value(value));
     if (request->op == OP_NONE)
@@ -280,7 +285,7 @@ static int request_check_required(struct request *request, struct reply *refusal
 {
     uint32_t missing = request_ops[request->op].required & ~request->given;
 
-    for (size_t i = 0; missing && i < request_fields_count; i++) {
+    for (size_t i = 0; i < request_fields_count; i++) {
         const char *name = request_fields[i].name;
 
         if (request_fields[i].bit & missing)

@@ -219,6 +219,32 @@ START_TEST(without_memory_one_line_is_lost)
 }
 END_TEST
 
+// A line that came in pieces and has been handed out is no half line any more, though its bytes are
+// still kept: there is nothing to be dropped, and what follows is heard.
+START_TEST(a_line_that_was_handed_out_is_no_half_line)
+{
+    struct framing framing;
+    const char *bytes = "f\nrest";
+    size_t length = 6;
+    const char *line;
+    size_t line_bytes;
+    struct story story = {.lines = 0};
+
+    framing_init(&framing, 100);
+    feed_text(&framing, "hal", &story);
+    ck_assert(framing_has_partial(&framing));
+    ck_assert_int_eq(framing_next(&framing, &bytes, &length, &line, &line_bytes), FRAMING_E_LINE);
+    ck_assert(!framing_has_partial(&framing));
+    framing_drop_partial(&framing);
+    ck_assert_int_eq(strncmp(line, "half", line_bytes), 0);
+    feed(&framing, bytes, length, &story);
+    ck_assert(framing_has_partial(&framing));
+    feed_text(&framing, "\n", &story);
+    ck_assert_str_eq(story.text, "rest|");
+    framing_deinit(&framing);
+}
+END_TEST
+
 Suite *framing_suite(void)
 {
     Suite *suite = suite_create("framing");
@@ -233,6 +259,7 @@ Suite *framing_suite(void)
     tcase_add_test(tcase, a_line_in_one_piece_is_not_copied);
     tcase_add_test(tcase, a_dropped_half_line_is_skipped_to_its_newline);
     tcase_add_test(tcase, without_memory_one_line_is_lost);
+    tcase_add_test(tcase, a_line_that_was_handed_out_is_no_half_line);
     suite_add_tcase(suite, tcase);
     return suite;
 }

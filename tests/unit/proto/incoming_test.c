@@ -370,6 +370,38 @@ START_TEST(without_memory_nothing_is_kept)
 }
 END_TEST
 
+static void *no_memory(size_t size)
+{
+    (void)size;
+    return NULL;
+}
+
+// When even its first allocation fails, jansson says so itself.
+START_TEST(without_any_memory_for_jansson_nothing_is_kept)
+{
+    json_set_alloc_funcs(no_memory, free);
+    incoming.storage = NULL;
+    ck_assert_int_eq(parse("{\"id\":1,\"ok\":true}"), -ENOMEM);
+    ck_assert_ptr_null(incoming.storage);
+}
+END_TEST
+
+START_TEST(a_holder_of_no_kind_that_is_known_is_somebody)
+{
+    static const char *const kinds[] = {"7", "null", "\"newer\"", "\"\""};
+    char line[100];
+
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(kinds); i++) {
+        (void)snprintf(line, sizeof(line),
+                       "{\"id\":1,\"ok\":true,\"holder\":{\"kind\":%s,\"pid\":5}}", kinds[i]);
+        assert_kind(line, INCOMING_REPLY);
+        ck_assert_int_eq(incoming.reply.holder->kind, HOLDER_FOREIGN);
+        ck_assert_int_eq(incoming.reply.holder->pid, 5);
+        incoming_clear(&incoming);
+    }
+}
+END_TEST
+
 Suite *incoming_suite(void)
 {
     Suite *suite = suite_create("incoming");
@@ -387,6 +419,8 @@ Suite *incoming_suite(void)
     tcase_add_test(tcase, stats);
     tcase_add_test(tcase, every_reply_comes_back_as_it_was_written);
     tcase_add_test(tcase, without_memory_nothing_is_kept);
+    tcase_add_test(tcase, without_any_memory_for_jansson_nothing_is_kept);
+    tcase_add_test(tcase, a_holder_of_no_kind_that_is_known_is_somebody);
     suite_add_tcase(suite, tcase);
     return suite;
 }
