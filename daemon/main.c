@@ -1,4 +1,5 @@
 // The command line of lockbrokerd.
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,28 +104,30 @@ static enum task parse_arguments(int argc, char **argv, struct launch *launch)
     return task;
 }
 
-static int refuse_config(const struct config_error *error)
+static int refuse_config(int r, const struct config_error *error)
 {
     char text[CONFIG_MESSAGE_BYTES_MAX + 512];
 
     config_error_format(error, text, sizeof(text));
     (void)fprintf(stderr, "lockbrokerd: %s\n", text);
-    return EXIT_USAGE;
+    return r == -ENOMEM ? 1 : EXIT_USAGE;
 }
 
 static int run_task(const struct launch *launch, enum task task)
 {
     static struct config config;
     struct config_error error;
+    int r = launch_config(launch, &config, &error);
 
-    if (launch_config(launch, &config, &error) < 0)
-        return refuse_config(&error);
+    if (r < 0)
+        return refuse_config(r, &error);
     if (task == TASK_PRINT) {
         config_print(stdout, &config);
         return 0;
     }
-    if (launch_check(&config, &error) < 0)
-        return refuse_config(&error);
+    r = launch_check(&config, &error);
+    if (r < 0)
+        return refuse_config(r, &error);
     if (task == TASK_CHECK)
         return 0;
     return app_run(launch, &config);

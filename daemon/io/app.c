@@ -15,6 +15,7 @@
 #include "daemon/base/log.h"
 #include "daemon/io/identity.h"
 #include "daemon/io/listener.h"
+#include "daemon/io/loop.h"
 #include "daemon/io/notify.h"
 #include "daemon/io/pump.h"
 
@@ -345,7 +346,15 @@ static int open_redis(struct app *app, const struct backend_url *url)
         .context = app,
     };
 
-    return uplink_new(&app->loop, &options, &app->uplink);
+    int r = uplink_new(&app->loop, &options, &app->uplink);
+
+    if (r < 0 || !url->host[0])
+        return r;
+    r = loop_start_threads(&app->loop);
+    if (r < 0)
+        log_message(LOG_LEVEL_ERROR, "start_failed", "no threads to look up %s with: %s", url->host,
+                    strerror(-r));
+    return r;
 }
 
 static int app_open_backend(struct app *app)
@@ -464,7 +473,7 @@ int app_run(const struct launch *launch, const struct config *config)
         log_message(LOG_LEVEL_ERROR, "start_failed", "%s", problem);
         return 1;
     }
-    r = uv_loop_init(&app.loop);
+    r = loop_init(&app.loop);
     if (r == 0)
         r = app_build(&app);
     if (r < 0) {

@@ -17,6 +17,7 @@ int main(void)
     srunner_add_suite(runner, identity_suite());
     srunner_add_suite(runner, launch_suite());
     srunner_add_suite(runner, listener_suite());
+    srunner_add_suite(runner, loop_suite());
     srunner_add_suite(runner, notify_suite());
     srunner_add_suite(runner, pump_suite());
     srunner_run_all(runner, CK_NORMAL);

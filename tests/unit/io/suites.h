@@ -10,6 +10,7 @@ Suite *identity_suite(void);
 Suite *inbox_suite(void);
 Suite *launch_suite(void);
 Suite *listener_suite(void);
+Suite *loop_suite(void);
 Suite *notify_suite(void);
 Suite *pump_suite(void);
 
