@@ -128,7 +128,7 @@ static void inner_execute(lua_State *lua)
     struct call *inner = &host->call->server->inner;
 
     if (lua_gettop(lua) == 0) {
-        error_push(lua, "ERR Please specify at least one argument for this redis.lib call");
+        error_push(lua, "ERR Please specify at least one argument for this redis lib call");
     } else if (lua_gettop(lua) > CALL_WORDS_MAX || !words_take(host, lua, inner)) {
         error_push(lua, "ERR Lua redis lib command arguments must be strings or integers");
     } else {
@@ -190,6 +190,11 @@ static int redis_replicate_commands(lua_State *lua)
 {
     lua_pushboolean(lua, true);
     return 1;
+}
+
+static int global_set_refuse(lua_State *lua)
+{
+    return luaL_error(lua, "Attempt to modify a readonly table");
 }
 
 static int global_refuse(lua_State *lua)
@@ -266,7 +271,7 @@ struct lua_host *lua_host_new(void)
     lua_newtable(host->lua);
     lua_pushcfunction(host->lua, global_refuse);
     lua_setfield(host->lua, -2, "__index");
-    lua_pushcfunction(host->lua, global_refuse);
+    lua_pushcfunction(host->lua, global_set_refuse);
     lua_setfield(host->lua, -2, "__newindex");
     lua_setmetatable(host->lua, LUA_GLOBALSINDEX);
     return host;

@@ -376,23 +376,23 @@ static void execute_evalsha(struct call *call)
 
 // Those that scripts use come first.
 static const struct command commands[] = {
-    {"GET", 2, 0, execute_get},
-    {"SET", -3, FLAG_WRITE | FLAG_NEEDS_MEMORY, execute_set},
-    {"TIME", 1, FLAG_WHILE_LOADING, execute_time},
-    {"INFO", -1, FLAG_WHILE_LOADING, execute_info},
-    {"PTTL", 2, 0, execute_pttl},
-    {"PEXPIRE", -3, FLAG_WRITE, execute_pexpire},
-    {"MGET", -2, 0, execute_mget},
-    {"DEL", -2, FLAG_WRITE, execute_del},
-    {"TYPE", 2, 0, execute_type},
-    {"EVALSHA", -3, FLAG_NOT_IN_SCRIPT | FLAG_SCRIPT, execute_evalsha},
-    {"EVAL", -3, FLAG_NOT_IN_SCRIPT | FLAG_SCRIPT, execute_eval},
-    {"SCRIPT", -2, FLAG_NOT_IN_SCRIPT, execute_script},
-    {"AUTH", -2, FLAG_NOT_IN_SCRIPT | FLAG_NO_AUTH | FLAG_WHILE_LOADING | FLAG_WHILE_BUSY,
+    {"get", 2, 0, execute_get},
+    {"set", -3, FLAG_WRITE | FLAG_NEEDS_MEMORY, execute_set},
+    {"time", 1, FLAG_WHILE_LOADING, execute_time},
+    {"info", -1, FLAG_WHILE_LOADING, execute_info},
+    {"pttl", 2, 0, execute_pttl},
+    {"pexpire", -3, FLAG_WRITE, execute_pexpire},
+    {"mget", -2, 0, execute_mget},
+    {"del", -2, FLAG_WRITE, execute_del},
+    {"type", 2, 0, execute_type},
+    {"evalsha", -3, FLAG_NOT_IN_SCRIPT | FLAG_SCRIPT, execute_evalsha},
+    {"eval", -3, FLAG_NOT_IN_SCRIPT | FLAG_SCRIPT, execute_eval},
+    {"script", -2, FLAG_NOT_IN_SCRIPT, execute_script},
+    {"auth", -2, FLAG_NOT_IN_SCRIPT | FLAG_NO_AUTH | FLAG_WHILE_LOADING | FLAG_WHILE_BUSY,
      execute_auth},
-    {"SELECT", 2, FLAG_NOT_IN_SCRIPT | FLAG_WHILE_LOADING, execute_select},
-    {"CLIENT", -2, FLAG_NOT_IN_SCRIPT | FLAG_WHILE_LOADING, execute_client},
-    {"PING", -1, 0, execute_ping},
+    {"select", 2, FLAG_NOT_IN_SCRIPT | FLAG_WHILE_LOADING, execute_select},
+    {"client", -2, FLAG_NOT_IN_SCRIPT | FLAG_WHILE_LOADING, execute_client},
+    {"ping", -1, 0, execute_ping},
 };
 
 static const struct command *command_find(const struct word *name)
@@ -451,6 +451,19 @@ static bool client_is_refused(struct call *call, const struct command *command)
     return true;
 }
 
+static void unknown_answer(struct call *call)
+{
+    struct answer *answer = &call->answer;
+    size_t length;
+
+    answer_error(answer, "ERR unknown command '%.*s', with args beginning with: ",
+                 (int)call->words[0].length, call->words[0].text);
+    for (size_t i = 1; i < call->count && (length = strlen(answer->room)) < 128; i++)
+        (void)snprintf(answer->room + length, sizeof(answer->room) - length, "'%.*s' ",
+                       (int)call->words[i].length, call->words[i].text);
+    answer->text.length = strlen(answer->room);
+}
+
 void command_execute(struct call *call)
 {
     const struct command *command = command_find(&call->words[0]);
@@ -459,12 +472,11 @@ void command_execute(struct call *call)
     if (!command && is_inner) {
         answer_error(&call->answer, "ERR Unknown Redis command called from script");
     } else if (!command) {
-        answer_error(&call->answer, "ERR unknown command '%.*s', with args beginning with: ",
-                     (int)call->words[0].length, call->words[0].text);
+        unknown_answer(call);
+    } else if (!words_fit(command, call->count) && is_inner) {
+        answer_error(&call->answer, "ERR Wrong number of args calling Redis command from script");
     } else if (!words_fit(command, call->count)) {
-        answer_error(&call->answer,
-                     is_inner ? "ERR Wrong number of args calling Redis command from script"
-                              : "ERR wrong number of arguments for '%s' command",
+        answer_error(&call->answer, "ERR wrong number of arguments for '%s' command",
                      command->name);
     } else if (is_inner ? !script_is_refused(call, command) : !client_is_refused(call, command)) {
         call->server->script_wrote |= is_inner && command->flags & FLAG_WRITE;

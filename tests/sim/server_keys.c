@@ -23,14 +23,14 @@ static int64_t expiry_of(const struct key_value *value)
 static void change_tell(struct server *server, const struct server_conn *conn, size_t number,
                         const struct key_value *old, int writer)
 {
-    const struct key_value *new = &server->keys.now.of[SERVER_DATABASE][number];
+    const struct key_value *after = &server->keys.now.of[SERVER_DATABASE][number];
     struct server_write write = {
         .key = server->keys.names[number].text,
         .old_value = text_of(old),
-        .new_value = text_of(new),
-        .new_is_list = new->is_there &&new->is_list,
+        .new_value = text_of(after),
+        .new_is_list = after->is_there && after->is_list,
         .old_expires_ms = expiry_of(old),
-        .new_expires_ms = expiry_of(new),
+        .new_expires_ms = expiry_of(after),
         .writer = writer,
         .script = conn ? server->script_label : "",
     };
