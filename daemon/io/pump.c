@@ -169,6 +169,13 @@ static void pump_arm(struct pump *pump, int64_t deadline_ms)
     lb_assert(r == 0);
 }
 
+// How late it is for what the timer was set to.
+static void pump_note_lateness(struct pump *pump)
+{
+    if (pump->armed_ms != INT64_MIN && pump->armed_ms != INT64_MAX)
+        lateness_note(&pump->lateness, pump->armed_ms, clock_now_ms());
+}
+
 // Without memory all stands still until there is some: leases run out rather than be forgotten.
 static void pump_drain(struct pump *pump)
 {
@@ -201,6 +208,7 @@ bool pump_submit(struct pump *pump, struct event *event)
 
     lb_assert(!pump->running);
     pump->running = true;
+    pump_note_lateness(pump);
     handled = pump_step_queued(pump) && pump_step(pump, event);
     pump_drain(pump);
     pump->running = false;
@@ -234,6 +242,7 @@ static void on_timer(uv_poll_t *timer, int status, int events)
     (void)status;
     (void)events;
     (void)!read(pump->timer_fd, &expirations, sizeof(expirations));
+    pump_note_lateness(pump);
     pump->armed_ms = INT64_MIN;
     pump_run(pump);
 }

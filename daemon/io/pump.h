@@ -10,6 +10,7 @@
 #include "daemon/core/broker.h"
 #include "daemon/io/conn.h"
 #include "daemon/io/inbox.h"
+#include "daemon/io/lateness.h"
 #include "daemon/memory/memory_backend.h"
 #include "daemon/redis/uplink.h"
 #include "proto/macros.h"
@@ -33,6 +34,7 @@ struct pump {
     bool running;
     size_t outcomes_due;  // operations whose outcome is not posted yet
     int64_t late_effects; // effects for sessions that had ended
+    struct lateness lateness;
     int timer_fd;
     int64_t armed_ms; // what the timer is set to, INT64_MAX: off
     uv_poll_t timer;

@@ -82,10 +82,12 @@ void report_stats(struct pump *pump, struct conn *conn, struct reply *reply)
     add(&counter_figures, "connections_refused", pump->conns->refused);
     add(&counter_figures, "output_overflows", pump->conns->overflows);
     add(&counter_figures, "late_effects", pump->late_effects);
+    add(&counter_figures, "late_turns", pump->lateness.count);
     add(&counter_figures, "log_lines_dropped", log_dropped());
     add_link(&counter_figures, pump->uplink);
     add_all(&gauge_figures, page.gauges, page.gauges_count);
     add(&gauge_figures, "connections", pump->conns->count);
+    add(&gauge_figures, "late_max_ms", pump->lateness.most_ms);
     page.counters = counters;
     page.counters_count = counter_figures.count;
     page.gauges = gauges;

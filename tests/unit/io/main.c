@@ -15,6 +15,7 @@ int main(void)
     srunner_add_suite(runner, conn_suite());
     srunner_add_suite(runner, conn_end_suite());
     srunner_add_suite(runner, identity_suite());
+    srunner_add_suite(runner, lateness_suite());
     srunner_add_suite(runner, launch_suite());
     srunner_add_suite(runner, listener_suite());
     srunner_add_suite(runner, loop_suite());

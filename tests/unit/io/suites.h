@@ -8,6 +8,7 @@ Suite *conn_suite(void);
 Suite *conn_end_suite(void);
 Suite *identity_suite(void);
 Suite *inbox_suite(void);
+Suite *lateness_suite(void);
 Suite *launch_suite(void);
 Suite *listener_suite(void);
 Suite *loop_suite(void);
