@@ -495,11 +495,9 @@ int conn_table_init(struct conn_table *table, uv_loop_t *loop, struct pump *pump
     RB_INIT(&table->tree);
     LIST_INIT(&table->dirty);
 
-    int r = request_parser_init();
-
-    if (r == 0)
-        r = conn_turn_init(table);
-    return r < 0 ? r : conn_wait_init(table);
+    conn_turn_init(table);
+    conn_wait_init(table);
+    return request_parser_init();
 }
 
 void conn_table_close(struct conn_table *table)

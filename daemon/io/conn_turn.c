@@ -33,12 +33,12 @@ static void on_idle(uv_idle_t *idle)
     }
 }
 
-int conn_turn_init(struct conn_table *table)
+void conn_turn_init(struct conn_table *table)
 {
     TAILQ_INIT(&table->yielded);
     table->idle.data = table;
     conn_turn_begin(table);
-    return uv_idle_init(table->loop, &table->idle);
+    (void)uv_idle_init(table->loop, &table->idle);
 }
 
 void conn_turn_close(struct conn_table *table)

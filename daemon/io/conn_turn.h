@@ -7,8 +7,8 @@
 
 #include "daemon/io/conn.h"
 
-// Sets up the table's queue. Returns 0 or a negative errno.
-int conn_turn_init(struct conn_table *table) LB_MUST_CHECK;
+// Sets up the table's queue.
+void conn_turn_init(struct conn_table *table);
 void conn_turn_close(struct conn_table *table);
 
 // What was brought in so far has been carried out: the time for requests begins anew.

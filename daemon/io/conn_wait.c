@@ -68,12 +68,12 @@ static void on_timer(uv_timer_t *timer)
     arm(table);
 }
 
-int conn_wait_init(struct conn_table *table)
+void conn_wait_init(struct conn_table *table)
 {
     for (int i = 0; i < CONN_WAITS; i++)
         TAILQ_INIT(&table->waiting[i]);
     table->timer.data = table;
-    return uv_timer_init(table->loop, &table->timer);
+    (void)uv_timer_init(table->loop, &table->timer);
 }
 
 void conn_wait_begin(struct conn *conn, enum conn_wait wait)

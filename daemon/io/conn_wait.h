@@ -4,8 +4,8 @@
 
 #include "daemon/io/conn.h"
 
-// Sets up the table's queues and timer. Returns 0 or a negative errno.
-int conn_wait_init(struct conn_table *table) LB_MUST_CHECK;
+// Sets up the table's queues and timer.
+void conn_wait_init(struct conn_table *table);
 
 // Begins to wait, unless it does already.
 void conn_wait_begin(struct conn *conn, enum conn_wait wait);

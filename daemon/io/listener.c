@@ -284,12 +284,11 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 
 int listener_start(struct listener *listener, uv_loop_t *loop, struct conn_table *conns)
 {
-    int r = uv_timer_init(loop, &listener->resume);
+    int r = uv_poll_init(loop, &listener->poll, listener->fd);
 
-    if (r == 0)
-        r = uv_poll_init(loop, &listener->poll, listener->fd);
     if (r < 0)
         return r;
+    (void)uv_timer_init(loop, &listener->resume);
     listener->conns = conns;
     listener->poll.data = listener;
     listener->resume.data = listener;

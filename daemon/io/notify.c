@@ -93,13 +93,11 @@ static void text_queue(struct notifier *notifier, const char *text)
 
 int notifier_init(struct notifier *notifier, uv_loop_t *loop)
 {
-    int r;
-
     *notifier = (struct notifier){.fd = -1, .is_status_told = true};
-    r = uv_timer_init(loop, &notifier->timer);
+    (void)uv_timer_init(loop, &notifier->timer);
     notifier->timer.data = notifier;
-    if (r < 0 || !address_find(notifier))
-        return r;
+    if (!address_find(notifier))
+        return 0;
     notifier->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     return notifier->fd < 0 ? -errno : 0;
 }

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 
-PRODUCT = r"(proto|config|daemon|client)/"
+PRODUCT = ("proto", "config", "daemon", "client")
 GCOVR = "/usr/bin/gcovr"
 
 
@@ -47,11 +47,12 @@ def count(rules, source, build):
     shutil.rmtree(report, ignore_errors=True)
     report.mkdir()
     patterns = "|".join(f"(?:{pattern})" for pattern in rules["branches_not_counted"])
-    subprocess.run([GCOVR, "--root", source, "--filter", f"{source}/{PRODUCT}",
+    subprocess.run([GCOVR, "--root", source,
+                    *(f"--filter={source}/{folder}/" for folder in PRODUCT),
                     "--exclude-branches-by-pattern", f"(?:{patterns}).*",
                     "--json", report / "counts.json", "--txt", report / "lines.txt",
-                    "--html-details", report / "index.html", build],
-                   check=True, cwd=build)
+                    "--html-details", report / "index.html",
+                    *(build / folder for folder in PRODUCT)], check=True, cwd=build)
     with open(report / "counts.json", encoding="utf-8") as counts:
         return json.load(counts)["files"]
 

@@ -252,6 +252,37 @@ START_TEST(each_allocation_of_a_flood_may_fail)
 }
 END_TEST
 
+// What was due when the machine slept is seen to when anything begins to be waited for.
+START_TEST(what_is_overdue_is_not_put_off)
+{
+    rig_say(&other, PING);
+    rig_hear(&other, "\"ok\":true");
+    fault_clock_jump(40000);
+    ck_assert_uint_eq(rig_send(&other, "{", 1), 1);
+    rig_hear_end(&client); // it never spoke
+    rig_say(&other, "}");
+    rig_hear(&other, "bad_field");
+}
+END_TEST
+
+START_TEST(without_memory_there_are_no_connections)
+{
+    static struct conn_table table;
+    uv_loop_t loop;
+
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    fault_memory_fail(1, false);
+
+    int r = conn_table_init(&table, &loop, &rig.pump);
+
+    fault_memory_fail(0, false);
+    ck_assert_int_eq(r, -ENOMEM);
+    conn_table_close(&table);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
 Suite *conn_end_suite(void)
 {
     Suite *suite = suite_create("conn_end");
@@ -272,6 +303,12 @@ Suite *conn_end_suite(void)
     tcase_add_test(tcase, a_full_read_of_a_client_that_is_behind_is_kept);
     tcase_add_test(tcase, a_turn_may_end_anywhere);
     tcase_add_test(tcase, each_allocation_of_a_flood_may_fail);
+    tcase_add_test(tcase, what_is_overdue_is_not_put_off);
     suite_add_tcase(suite, tcase);
+
+    TCase *bare = tcase_create("bare");
+
+    tcase_add_test(bare, without_memory_there_are_no_connections);
+    suite_add_tcase(suite, bare);
     return suite;
 }

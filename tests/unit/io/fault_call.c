@@ -81,6 +81,7 @@ static bool fails(const char *call)
 
 KERNEL(int, accept4, (int fd, struct sockaddr *name, socklen_t *size, int flags),
        (fd, name, size, flags))
+KERNEL(int, bind, (int fd, const struct sockaddr *name, socklen_t size), (fd, name, size))
 KERNEL(int, chmod, (const char *path, mode_t mode), (path, mode))
 KERNEL(int, chown, (const char *path, uid_t owner, gid_t group), (path, owner, group))
 KERNEL(int, flock, (int fd, int operation), (fd, operation))

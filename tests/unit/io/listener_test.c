@@ -234,6 +234,19 @@ START_TEST(no_directory_no_socket)
 }
 END_TEST
 
+START_TEST(a_file_in_the_way_is_no_directory)
+{
+    char inside[200];
+    FILE *file = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(file);
+    (void)fclose(file);
+    (void)snprintf(inside, sizeof(inside), "%s/s", path);
+    ck_assert_int_eq(listener_open(&listener, inside, 0660, "", problem), -ENOTDIR);
+    ck_assert_ptr_nonnull(strstr(problem, "there is no directory /"));
+}
+END_TEST
+
 // Root may write everywhere, so it is a link in the lock file's place that stands for what is
 // forbidden.
 START_TEST(a_lock_file_that_cannot_be_made)
@@ -263,6 +276,7 @@ static const struct {
     {"socket", 1, "no socket to try it with"},
     {"unlink", 1, "the stale socket cannot be removed"},
     {"socket", 2, "cannot be bound"},
+    {"bind", 1, "cannot be bound"},
     {"lstat", 2, "cannot be looked at"},
     {"chmod", 1, "its mode cannot be set"},
     {"listen", 1, "cannot be listened on"},
@@ -345,6 +359,16 @@ static void replace_lock_file(void)
     ck_assert_int_eq(unlink(path), 0);
 }
 
+START_TEST(a_lock_on_a_file_that_cannot_be_looked_at_is_no_lock)
+{
+    fault_call_fail("fstat", EIO, 1, 1);
+    ck_assert_int_eq(open_listener(&listener), 0);
+    ck_assert_int_eq(fault_call_left(), 0);
+    ck_assert_int_eq(connect_to_path(), 0);
+    listener_close(&listener);
+}
+END_TEST
+
 START_TEST(a_lock_on_a_file_that_was_replaced_is_no_lock)
 {
     struct listener second;
@@ -424,12 +448,14 @@ Suite *listener_suite(void)
     tcase_add_test(tcase, anothers_socket_is_not_removed);
     tcase_add_test(tcase, a_path_too_long_is_refused);
     tcase_add_test(tcase, no_directory_no_socket);
+    tcase_add_test(tcase, a_file_in_the_way_is_no_directory);
     tcase_add_test(tcase, a_lock_file_that_cannot_be_made);
     tcase_add_loop_test(tcase, what_the_kernel_refuses_is_told_and_nothing_is_left, 0,
                         sizeof(refusals) / sizeof(refusals[0]));
     tcase_add_test(tcase, a_group_that_is_not_ours_to_give_is_told);
     tcase_add_test(tcase, a_group_without_a_name_is_none);
     tcase_add_test(tcase, a_lock_on_a_file_that_is_gone_is_no_lock);
+    tcase_add_test(tcase, a_lock_on_a_file_that_cannot_be_looked_at_is_no_lock);
     tcase_add_test(tcase, a_lock_on_a_file_that_was_replaced_is_no_lock);
     tcase_add_test(tcase, a_socket_that_is_gone_is_not_missed);
     tcase_add_test(tcase, what_is_passed_must_be_a_listening_socket);
