@@ -98,6 +98,8 @@ START_TEST(a_step_forwards_is_what_nothing_else_explains)
     ck_assert_int_eq(server_clock_observe(&server, 6000, 6008, 1006015), 0);
     bounds_are(1000006, 1000006);
     something_known();
+    ck_assert_int_eq(server_clock_observe(&server, 6000, 6008, 1006014), 0);
+    something_known();
     ck_assert_int_eq(server_clock_observe(&server, 6000, 6008, 1006016), 1);
     bounds_are(1000007, 1000017);
     something_known();
@@ -113,6 +115,8 @@ START_TEST(a_step_backwards_is_below_zero)
     something_known();
     ck_assert_int_eq(server_clock_observe(&server, 6000, 6008, 1005991), 0);
     bounds_are(999992, 999992);
+    something_known();
+    ck_assert_int_eq(server_clock_observe(&server, 6000, 6008, 1005992), 0);
     something_known();
     ck_assert_int_eq(server_clock_observe(&server, 6000, 6008, 1005990), -1);
     bounds_are(999981, 999991);

@@ -107,6 +107,10 @@ START_TEST(test_format_renew_joined)
     formats_as(ops, 2, text);
     b.not_after_ms = 800;
     formats_as(ops, 2, text);
+    b.not_after_ms = 700;
+    a.loss_ttl_ms = 0;
+    b.loss_ttl_ms = 50000;
+    formats_as(ops, 2, text);
     b.not_after_ms = 600;
     formats_as(ops, 2, RENEWALS "$1\r\n9\r\n$3\r\n600\r\n$5\r\n50000\r\n$1\r\n1\r\n" RENEWALS_END);
 }
