@@ -20,7 +20,8 @@ import sys
 import time
 
 TTLS_MS = (1000, 1000, 1500, 2000)
-WAITS_MS = (0, 300, 3000)
+WAITS_MS = (0, 300, 3000, 3000)
+THINK_S = (0, 0, 0, 0.01, 0.01, 0.05, 0.05, 0.1, 0.3, 1.5)
 
 
 def now():
@@ -132,13 +133,11 @@ class Client:
         self.diary.note("connected")
 
     def hang_up(self):
-        """The grant in use may be used on until its deadline; nothing can be told about it now."""
+        """A grant in use might be relied on until its deadline: so it counts, as it has no end."""
         self.diary.note("hangup")
         self.connection.sock.close()
         self.connection = None
-        if self.grant:
-            time.sleep(self.rng.choice([0, max(0, self.deadline - now())]))
-            self.stop_using("hangup")
+        self.grant = None
 
     def on_event(self, event):
         grant = (event["key"], event["fence"])
@@ -171,8 +170,9 @@ class Client:
 
     def turn(self):
         key = self.rng.choice(self.keys)
+        options = self.rng.choice([{}, {}, {"renew": False}, {"max_hold_ms": 1200}])
         reply = self.connection.request("acquire", key=key, ttl_ms=self.rng.choice(TTLS_MS),
-                                        wait_ms=self.rng.choice(WAITS_MS))
+                                        wait_ms=self.rng.choice(WAITS_MS), **options)
         if not reply["ok"]:
             self.diary.note("refused", key, reply["error"], reply.get("reason"))
             time.sleep(self.rng.uniform(0, 0.05))
@@ -197,22 +197,24 @@ class Client:
             if not self.may_use():
                 return
             value = self.store.access("read", key, fence)
-            self.think(2 if self.flaw else self.rng.choice([0, 0, 0.01, 0.05, 0.3]))
+            self.think(2 if self.flaw else self.rng.choice(THINK_S))
             if value is None or not self.may_use():
                 return
             self.store.access("write", key, fence, value)
 
     def think(self, seconds):
-        """A while in which events are listened to and the deadline is asked for now and then."""
+        """A while in which events are listened to; perhaps more time is asked for then."""
         end = now() + seconds
         while self.grant and (left := end - now()) > 0:
             self.connection.read(min(left, 0.1))
-        if self.grant and self.rng.random() < 0.5:
+        choice = self.rng.choice(["check", "check", "extend", None, None])
+        if self.grant and choice:
             key, fence = self.grant
-            state = self.connection.request("check", key=key, fence=fence)
-            if self.grant and state["ok"] and state["held"]:
+            more = {"ttl_ms": self.rng.choice(TTLS_MS)} if choice == "extend" else {}
+            state = self.connection.request(choice, key=key, fence=fence, **more)
+            if self.grant and state["ok"] and state.get("held", True):
                 self.told(state["deadline_ms"])
-            elif self.grant:
+            elif self.grant and state.get("error") in (None, "not_held"):
                 self.stop_using("not held")
 
 

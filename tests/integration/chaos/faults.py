@@ -1,7 +1,7 @@
 """The faults, each a function that does something bad and makes it good again.
 
 `@fault(group)` registers it; it is called with the world, a random generator and one thing of that
-group, which it has for itself meanwhile. What needs more than every machine or broker has says so.
+group, which it has for itself meanwhile. What needs more than every machine has says so.
 """
 
 import glob
@@ -46,7 +46,8 @@ class Hands:
 
     def __init__(self, world):
         self.groups = {"redis": [world.redis], "daemon": world.daemons, "client": world.clients,
-                       "proxy": world.proxies, "network": [world.network], "clock": [world.redis]}
+                       "proxy": world.proxies, "network": [world.network], "clock": [world.redis],
+                       "broker and proxy": list(zip(world.daemons, world.proxies))}
         self.locks = {id(thing): threading.Lock() for group in
                       ("redis", "daemon", "client", "proxy", "network")
                       for thing in self.groups[group]}
@@ -65,8 +66,22 @@ class Hands:
                 lock.acquire()
             return None, locks
         thing = rng.choice(self.groups[kind.group])
-        lock = self.clock if kind.group == "clock" else self.locks[id(thing)]
-        return (thing, [lock]) if lock.acquire(blocking=False) else None
+        if kind.group == "clock":
+            locks = [self.clock]
+        else:
+            parts = thing if isinstance(thing, tuple) else [thing]
+            locks = [self.locks[id(part)] for part in parts]
+        return (thing, locks) if take_all(locks) else None
+
+
+def take_all(locks):
+    """Takes all of them or none."""
+    for number, lock in enumerate(locks):
+        if not lock.acquire(blocking=False):
+            for taken in locks[:number]:
+                taken.release()
+            return False
+    return True
 
 
 # Redis: stops, cuts and loss of what it keeps for us.
@@ -182,6 +197,18 @@ def broker_ended(world, rng, daemon):
     daemon.sigterm()
     code = daemon.wait_exit(60)
     assert code == 0, f"exit code {code}: {daemon.log()[-2000:]}"
+    daemon.start(up=False)
+
+
+@fault("broker and proxy")
+def broker_killed_on_slow_link(world, rng, pair):
+    """Its clients rely on deadlines to the end that were told after late replies."""
+    daemon, proxy = pair
+    proxy.delay(rng.choice([150, 190, 230]), direction=TO_CLIENT)
+    time.sleep(rng.uniform(0.5, 1.5))
+    daemon.kill()
+    proxy.heal()
+    time.sleep(rng.choice([0, 1, 2]))
     daemon.start(up=False)
 
 

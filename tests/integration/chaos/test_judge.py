@@ -86,6 +86,14 @@ def test_a_killed_client_relies_until_its_death(stories):
     assert stories.wrong() == {"overlaps", "fence regressions"}
 
 
+def test_a_client_without_its_broker_relies_until_its_deadline(stories):
+    stories.client(["granted", 1.0, "k", 5], ["deadline", 1.0, "k", 5, 4.0], ["hangup", 1.5])
+    stories.grant(6, 4.0, 5.0, 6.0)
+    assert stories.wrong() == set()
+    stories.grant(7, 3.9, 3.95, 6.0)
+    assert stories.wrong() == {"overlaps", "fence regressions"}
+
+
 def test_half_a_last_line(stories):
     stories.diaries.append(Diary("c", ['["granted", 1.0, "k", 5]', '["deadli'], 2.0))
     assert stories.wrong() == set()
