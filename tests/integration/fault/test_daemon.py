@@ -198,6 +198,7 @@ BAD_CONFIGS = {
     "unknown_option": lambda path: write(path, "[lockbroker]\nttl_max = 5s\nnonsense = 1\n"),
     "no_equals_sign": lambda path: write(path, "[lockbroker]\nttl_max 5s\n"),
     "cut_off": lambda path: write(path, "[lockbroker]\nttl_max = 5s\nmax_w"),
+    "empty": lambda path: write(path, ""),
     "missing": remove,
     "unreadable": make_a_folder,
 }
