@@ -14,6 +14,8 @@
 #define SERVER_DATE_S     1750000000
 #define SERVER_DATE_RANGE 30000000
 
+#define SERVER_EXPIRES_MS 100 // how often expired keys are looked for
+
 // A restart takes at most so long, in which nobody listens.
 #define SERVER_DOWN_US_MAX 300000
 
@@ -247,13 +249,15 @@ bool server_refuses(const struct server *server, enum refusing refusing)
     return server->refusing == refusing && server->sim->now_us < server->refusing_until_us;
 }
 
-// Redis looks for expired keys ten times a second, so hardly any of them comes back when the clock
-// goes backwards.
+// Redis looks for expired keys ten times a second, if it runs: hardly any of them comes back when
+// the clock goes backwards.
 void server_step_clock(struct server *server, int64_t by_ms)
 {
+    int64_t unseen_ms = sim_below(server->sim, SERVER_EXPIRES_MS);
+
     server_read_clock(server);
-    if (sim_below(server->sim, 8) != 0)
-        keyspace_expire(&server->keys, server->now_ms);
+    if (server_stopped_until_us(server) == 0)
+        keyspace_expire(&server->keys, server->now_ms - unseen_ms);
     sim_clock_step(&server->clock, server->sim->now_us, by_ms * 1000);
     sim_tell(server->sim, "server: the clock steps by %lld ms", (long long)by_ms);
 }
