@@ -15,9 +15,11 @@ int main(void)
     srunner_add_suite(runner, resp_suite());
     srunner_add_suite(runner, handshake_suite());
     srunner_add_suite(runner, scripts_suite());
+    srunner_add_suite(runner, late_suite());
     srunner_add_suite(runner, epoch_suite());
     srunner_add_suite(runner, uplink_suite());
     srunner_add_suite(runner, trouble_suite());
+    srunner_add_suite(runner, libuv_suite());
     srunner_add_suite(runner, memory_suite());
     srunner_add_suite(runner, addresses_suite());
     srunner_run_all(runner, CK_ENV);

@@ -184,3 +184,13 @@ void server_run(const struct server *server, const char *command)
 {
     freeReplyObject(server_command(server, command));
 }
+
+int64_t server_time_ms(const struct server *server)
+{
+    redisReply *reply = server_command(server, "TIME");
+    int64_t now_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
+                     strtoll(reply->element[1]->str, NULL, 10) / 1000;
+
+    freeReplyObject(reply);
+    return now_ms;
+}

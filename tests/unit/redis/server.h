@@ -5,6 +5,7 @@
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct server {
@@ -40,5 +41,8 @@ redisReply *server_command(const struct server *server, const char *format, ...)
 long long server_number(const struct server *server, const char *command);
 bool server_text_is(const struct server *server, const char *command, const char *text);
 void server_run(const struct server *server, const char *command);
+
+// What the server's clock shows.
+int64_t server_time_ms(const struct server *server);
 
 #endif

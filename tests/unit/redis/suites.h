@@ -10,9 +10,11 @@ Suite *refusal_suite(void);
 Suite *resp_suite(void);
 Suite *handshake_suite(void);
 Suite *scripts_suite(void);
+Suite *late_suite(void);
 Suite *epoch_suite(void);
 Suite *uplink_suite(void);
 Suite *trouble_suite(void);
+Suite *libuv_suite(void);
 Suite *memory_suite(void);
 Suite *addresses_suite(void);
 

@@ -13,6 +13,9 @@ static struct addrinfo list[ADDRESSES_MAX];
 static struct sockaddr_in sockets[ADDRESSES_MAX];
 static size_t list_count; // 0: what the real resolver said
 static uv_getaddrinfo_cb caller;
+static int start_error;           // what the next question is refused with; 0: it is asked
+static bool is_silent;            // the next question is never answered
+static uv_getaddrinfo_t *unheard; // that one
 
 static struct server server, other;
 static struct rig rig;
@@ -37,7 +40,17 @@ static void on_real(uv_getaddrinfo_t *request, int status, struct addrinfo *addr
 int __wrap_uv_getaddrinfo(uv_loop_t *loop, uv_getaddrinfo_t *request, uv_getaddrinfo_cb callback,
                           const char *node, const char *service, const struct addrinfo *hints)
 {
+    int error = start_error;
+
+    start_error = 0;
+    if (error)
+        return error;
     caller = callback;
+    if (is_silent) {
+        is_silent = false;
+        unheard = request;
+        return 0;
+    }
     return __real_uv_getaddrinfo(loop, request, on_real, node, service, hints);
 }
 
@@ -143,9 +156,40 @@ START_TEST(test_no_usable_address)
 {
     address_add(server.port);
     list[0].ai_family = AF_UNIX;
+    address_add(server.port);
+    list[1].ai_addrlen = 1000;
     rig_open(&rig);
     rig_await_down(&rig, 2);
     ck_assert_int_eq(rig.ups, 0);
+}
+END_TEST
+
+START_TEST(test_a_question_that_cannot_be_asked)
+{
+    address_add(server.port);
+    start_error = UV_ENOMEM;
+    rig_open(&rig);
+    rig_await_down(&rig, 1);
+    rig_await_up(&rig, 1);
+    ck_assert_int_eq(rig.downs, 1);
+}
+END_TEST
+
+START_TEST(test_a_name_that_is_not_resolved_in_time)
+{
+    rig.options.connect_timeout_ms = 100;
+    address_add(server.port);
+    is_silent = true;
+    rig_open(&rig);
+    rig_await_down(&rig, 1);
+    ck_assert_int_eq(rig.ups, 0);
+    rig_await_up(&rig, 1);
+
+    // An answer after all is nobody's any more.
+    ck_assert_ptr_nonnull(unheard);
+    caller(unheard, 0, &list[0]);
+    ck_assert_int_eq(rig_acquire(&rig, "a", 1, 60000)->result, RESULT_OK);
+    ck_assert_int_eq(rig.ups, 1);
 }
 END_TEST
 
@@ -172,6 +216,8 @@ Suite *addresses_suite(void)
     tcase_add_test(tcase, test_all_refused);
     tcase_add_test(tcase, test_only_so_many);
     tcase_add_test(tcase, test_no_usable_address);
+    tcase_add_test(tcase, test_a_question_that_cannot_be_asked);
+    tcase_add_test(tcase, test_a_name_that_is_not_resolved_in_time);
     tcase_add_test(tcase, test_close_while_resolving);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -1,10 +1,9 @@
-// What the scripts make of time and of lost data, against a real Redis: commands that are executed
-// late, the epoch marker, the wait after a loss, keys that are set again.
+// What the scripts make of lost data, against a real Redis: the epoch marker, the wait after a
+// loss, keys that are set again.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/base/clock.h"
 #include "tests/unit/redis/rig.h"
 #include "tests/unit/redis/suites.h"
 
@@ -29,16 +28,6 @@ static void teardown(void)
 {
     rig_close(&rig);
     server_stop(&server);
-}
-
-static int64_t time_now(void)
-{
-    redisReply *reply = server_command(&server, "TIME");
-    int64_t now_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
-                     strtoll(reply->element[1]->str, NULL, 10) / 1000;
-
-    freeReplyObject(reply);
-    return now_ms;
 }
 
 static void marker_set(const char *run_id, int64_t since_ms, int64_t ttl_ms)
@@ -81,108 +70,6 @@ static bool key_exists(const char *command)
     return server_number(&server, command) == 1;
 }
 
-START_TEST(test_time_of_the_server)
-{
-    int64_t before_ms = time_now();
-    const struct backend_outcome *outcome;
-
-    ck_assert_int_le(rig.server_ms, before_ms);
-    ck_assert_int_gt(rig.server_ms, 1600000000000LL);
-    ck_assert_int_gt(rig.asked_ms, 0);
-    ck_assert_int_le(rig.asked_ms, clock_now_ms());
-    outcome = rig_acquire(&rig, "a", 1, 60000);
-    ck_assert_int_ge(outcome->server_ms, before_ms);
-    outcome = rig_renew(&rig, "a", 1, 60000);
-    ck_assert_int_ge(outcome->server_ms, before_ms);
-    outcome = rig_query(&rig, "a");
-    ck_assert_int_ge(outcome->server_ms, before_ms);
-    outcome = rig_release(&rig, "a", 1);
-    ck_assert_int_ge(outcome->server_ms, before_ms);
-    outcome = rig_break(&rig, "a");
-    ck_assert_int_ge(outcome->server_ms, before_ms);
-    ck_assert_int_le(outcome->server_ms, time_now());
-}
-END_TEST
-
-START_TEST(test_late)
-{
-    ck_assert_int_eq(rig_acquire(&rig, "ours", 1, 60000)->result, RESULT_OK);
-    server_run(&server, "SET lock:theirs stranger PX 60000");
-    loss_begin();
-    rig.not_after_ms = time_now() - 1;
-    ck_assert_int_eq(rig_acquire(&rig, "free", 2, 60000)->result, RESULT_LATE);
-    ck_assert_int_eq(rig_acquire(&rig, "theirs", 2, 60000)->result, RESULT_LATE);
-    ck_assert_int_eq(rig_acquire(&rig, "ours", 1, 900000)->result, RESULT_LATE);
-    ck_assert_int_eq(rig_renew(&rig, "ours", 1, 900000)->result, RESULT_LATE);
-    ck_assert_int_eq(rig_renew(&rig, "gone", 3, 900000)->result, RESULT_LATE);
-    ck_assert_int_eq(rig_break(&rig, "theirs")->result, RESULT_LATE);
-    ck_assert_int_gt(rig_outcome(&rig, rig.ops_count)->server_ms, rig.not_after_ms);
-    ck_assert_int_eq(rig_query(&rig, "ours")->result, RESULT_OK);
-    ck_assert_int_le(server_number(&server, "PTTL lock:ours"), 60000);
-    ck_assert_int_eq(server_number(&server, "EXISTS lock:theirs"), 1);
-    ck_assert_int_eq(server_number(&server, "EXISTS lock:free lock:gone " MARKER), 0);
-    ck_assert_int_eq(rig_release(&rig, "ours", 1)->result, RESULT_OK); // that may be late
-}
-END_TEST
-
-START_TEST(test_late_batch)
-{
-    uint64_t ops[3];
-
-    ck_assert_int_eq(rig_acquire(&rig, "a", 1, 60000)->result, RESULT_OK);
-    ck_assert_int_eq(rig_acquire(&rig, "b", 2, 60000)->result, RESULT_OK);
-    ops[0] = rig_submit(&rig, BACKEND_RENEW, "a", 1, 900000, 0);
-    rig.not_after_ms = time_now() - 1;
-    ops[1] = rig_submit(&rig, BACKEND_RENEW, "b", 2, 900000, 0);
-    rig.not_after_ms += 60000;
-    ops[2] = rig_submit(&rig, BACKEND_RENEW, "none", 3, 900000, 0);
-    rig_flush(&rig);
-    rig_await_ended(&rig);
-    for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(rig_outcome(&rig, ops[i])->result, RESULT_LATE);
-    ck_assert_int_le(server_number(&server, "PTTL lock:a"), 60000);
-}
-END_TEST
-
-// Runs the operation again and again with a limit a little ahead, until it was once executed in the
-// last millisecond and once in the first one too late.
-static void late_to_the_ms(enum backend_op_kind kind, const char *key)
-{
-    bool was_last = false, was_first_late = false;
-
-    while (rig.ops_count < RIG_OPS_MAX && !(was_last && was_first_late)) {
-        const struct backend_outcome *outcome;
-        int64_t over_ms;
-
-        rig.not_after_ms = time_now() + (int64_t)(rig.ops_count % 4);
-        outcome = rig_run(&rig, kind, key, 1, 60000, 0);
-        over_ms = outcome->server_ms - rig.not_after_ms;
-        ck_assert_int_eq(outcome->result, over_ms > 0 ? RESULT_LATE : RESULT_OK);
-        was_last = was_last || over_ms == 0;
-        was_first_late = was_first_late || over_ms == 1;
-    }
-    ck_assert(was_last && was_first_late);
-}
-
-START_TEST(test_late_acquire_to_the_ms)
-{
-    late_to_the_ms(BACKEND_ACQUIRE, "a");
-}
-END_TEST
-
-START_TEST(test_late_renewal_to_the_ms)
-{
-    ck_assert_int_eq(rig_acquire(&rig, "a", 1, 3600000)->result, RESULT_OK);
-    late_to_the_ms(BACKEND_RENEW, "a");
-}
-END_TEST
-
-START_TEST(test_late_break_to_the_ms)
-{
-    late_to_the_ms(BACKEND_BREAK, "a");
-}
-END_TEST
-
 START_TEST(test_nothing_waited_out_touches_no_marker)
 {
     ck_assert_int_eq(rig_acquire(&rig, "a", 1, 60000)->result, RESULT_OK);
@@ -212,7 +99,7 @@ static int64_t uptime_now(void)
 static bool is_older(const struct rig *unused, int64_t seconds)
 {
     (void)unused;
-    return uptime_now() >= seconds;
+    return upserver_time_ms(&server) >= seconds;
 }
 
 // The time counts from the start of the server, rounded so that it is never before it.
@@ -220,7 +107,7 @@ static void since_is_the_start(const struct backend_outcome *outcome, int64_t up
 {
     int64_t since_ms = marker_since();
 
-    for (int64_t most = uptime_now(); uptime <= most; uptime++) {
+    for (int64_t most = upserver_time_ms(&server); uptime <= most; uptime++) {
         if (since_ms == outcome->server_ms - uptime * 1000 + 1000)
             return;
     }
@@ -234,7 +121,7 @@ START_TEST(test_a_server_never_seen_counts_from_its_start)
 
     rig_await(&rig, is_older, 3);
     rig.loss_ttl_ms = LONGEST_MS;
-    uptime = uptime_now();
+    uptime = upserver_time_ms(&server);
     outcome = rig_acquire(&rig, "a", 1, 60000);
     ck_assert_int_eq(outcome->result, RESULT_QUARANTINED);
     since_is_the_start(outcome, uptime);
@@ -245,7 +132,7 @@ START_TEST(test_a_server_never_seen_counts_from_its_start)
     server_run(&server, "DEL " MARKER);
     rig.loss_ttl_ms = 1000;
     rig_await(&rig, is_older, 4);
-    uptime = uptime_now();
+    uptime = upserver_time_ms(&server);
     outcome = rig_renew(&rig, "a", 1, 60000);
     ck_assert_int_eq(outcome->result, RESULT_GONE);
     since_is_the_start(outcome, uptime);
@@ -371,7 +258,7 @@ START_TEST(test_a_clock_set_back_begins_anew)
     const struct backend_outcome *outcome;
 
     loss_begin();
-    marker_set(rig.run_id, time_now() + 600000, LONGEST_MS);
+    marker_set(rig.run_id, server_time_ms(&server) + 600000, LONGEST_MS);
     outcome = rig_acquire(&rig, "a", 1, 60000);
     ck_assert_int_eq(outcome->result, RESULT_QUARANTINED);
     ck_assert_int_eq(outcome->ends_in_ms, WAIT_MS);
@@ -401,7 +288,7 @@ START_TEST(test_the_end_to_the_ms)
 
     loss_begin();
     while (rig.ops_count < RIG_OPS_MAX - 1 && !(was_last && was_first)) {
-        int64_t end_ms = time_now() + (int64_t)(rig.ops_count % 8) / 2;
+        int64_t end_ms = server_time_ms(&server) + (int64_t)(rig.ops_count % 8) / 2;
         const struct backend_outcome *outcome;
         int64_t left_ms;
 
@@ -464,7 +351,7 @@ START_TEST(test_missing_keys_are_set_again)
     ck_assert_int_eq(rig_renew(&rig, "a", 2, 60000)->result, RESULT_STOLEN);
 
     // Not any more when all is waited out.
-    marker_set(rig.run_id, time_now() - WAIT_MS, LONGEST_MS);
+    marker_set(rig.run_id, server_time_ms(&server) - WAIT_MS, LONGEST_MS);
     server_run(&server, "DEL lock:a");
     ck_assert_int_eq(rig_renew(&rig, "a", 1, 60000)->result, RESULT_GONE);
     ck_assert(!key_exists("EXISTS lock:a"));
@@ -560,24 +447,19 @@ START_TEST(test_a_replica_is_no_loss)
 }
 END_TEST
 
-static void add_late_and_loss(TCase *tcase)
+Suite *epoch_suite(void)
 {
-    tcase_add_test(tcase, test_time_of_the_server);
-    tcase_add_test(tcase, test_late);
-    tcase_add_test(tcase, test_late_batch);
-    tcase_add_test(tcase, test_late_acquire_to_the_ms);
-    tcase_add_test(tcase, test_late_renewal_to_the_ms);
-    tcase_add_test(tcase, test_late_break_to_the_ms);
+    Suite *suite = suite_create("redis/epoch");
+    TCase *tcase = tcase_create("real redis");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_what_goes_on_meanwhile);
     tcase_add_test(tcase, test_missing_keys_are_set_again);
     tcase_add_test(tcase, test_the_fence_counter_comes_back);
     tcase_add_test(tcase, test_out_of_memory);
     tcase_add_test(tcase, test_a_whole_batch_is_set_again);
     tcase_add_test(tcase, test_a_replica_is_no_loss);
-}
-
-static void add_marker(TCase *tcase)
-{
     tcase_add_test(tcase, test_nothing_waited_out_touches_no_marker);
     tcase_add_test(tcase, test_a_server_never_seen_counts_from_its_start);
     tcase_add_test(tcase, test_a_server_just_started_counts_from_now);
@@ -588,17 +470,6 @@ static void add_marker(TCase *tcase)
     tcase_add_test(tcase, test_a_clock_set_back_begins_anew);
     tcase_add_test(tcase, test_the_longest_ttl_only_rises);
     tcase_add_test(tcase, test_the_end_to_the_ms);
-}
-
-Suite *epoch_suite(void)
-{
-    Suite *suite = suite_create("redis/epoch");
-    TCase *tcase = tcase_create("real redis");
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    add_late_and_loss(tcase);
-    add_marker(tcase);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/redis/backoff.h"
 #include "tests/unit/redis/fake.h"
 #include "tests/unit/redis/rig.h"
 #include "tests/unit/redis/suites.h"
@@ -171,6 +172,21 @@ START_TEST(test_down_at_start)
     server_launch(&server);
     rig_await_up(&rig, 1);
     ck_assert_int_eq(rig_acquire(&rig, "a", 1, 60000)->result, RESULT_OK);
+}
+END_TEST
+
+// Once locks are owed, a long pause that has begun already is cut short.
+START_TEST(test_urgent_in_a_long_pause)
+{
+    server_kill(&server);
+    rig_open(&rig);
+    (void)uv_timer_stop(&rig.tick); // so that the loop waits for the pause alone
+    while (uv_backend_timeout(&rig.loop) <= BACKOFF_URGENT_MAX_MS)
+        rig_await_down(&rig, rig.downs + 1);
+    uplink_set_urgent(rig.uplink, true);
+    ck_assert_int_le(uv_backend_timeout(&rig.loop), BACKOFF_URGENT_MAX_MS);
+    server_launch(&server);
+    rig_await_up(&rig, 1);
 }
 END_TEST
 
@@ -420,6 +436,7 @@ Suite *trouble_suite(void)
     tcase_add_test(real, test_own_pause_is_not_blamed_on_redis);
     tcase_add_test(real, test_killed_and_restarted);
     tcase_add_test(real, test_down_at_start);
+    tcase_add_test(real, test_urgent_in_a_long_pause);
     tcase_add_test(real, test_silent_at_start);
     tcase_add_test(real, test_replica_is_refused);
     tcase_add_test(real, test_demoted);
