@@ -81,6 +81,23 @@ def test_row_13_swapped(redis, client, key):
     assert client.event("lost", key=key + "b")["reason"] == "stolen"
 
 
+def test_row_13_copied(redis, client, key):
+    """A copy has our value under a name that is not ours: it is never touched."""
+    client.ok("acquire", key=key, ttl_ms=T)
+    client.ok("acquire", key=key + "2", ttl_ms=T)
+    redis.client.copy(LOCK_PREFIX + key, "copied")
+    redis.client.copy(LOCK_PREFIX + key, LOCK_PREFIX + key + "2", replace=True)
+    redis.client.persist("copied")
+    redis.client.persist(LOCK_PREFIX + key + "2")
+    assert client.event("lost", key=key + "2")["reason"] == "stolen"
+    time.sleep(T / 1000)
+    assert client.ok("release", key=key + "2")["outcome"] == "was_lost"
+    assert client.ok("release", key=key)["outcome"] == "released"
+    for name in ("copied", LOCK_PREFIX + key + "2"):
+        assert redis.client.get(name).startswith("lb1:") and redis.client.pttl(name) == -1
+    assert redis.locks() == [key + "2"]
+
+
 def test_row_14_persisted_keys_get_their_expiry_back(redis, client, key):
     client.ok("acquire", key=key, ttl_ms=T)
     redis.client.persist(LOCK_PREFIX + key)
