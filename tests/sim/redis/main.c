@@ -156,41 +156,42 @@ static void say(struct state *state, const char *format, ...)
     run(state, line);
 }
 
+// Plain commands that are wrong, or change nothing.
+static const char *const others[] = {
+    "PING",
+    "GET",
+    "get lock:a",
+    "NOSUCH x",
+    "SET lock:a",
+    "SET lock:a x PX",
+    "SET lock:a x PX 0",
+    "SET lock:a x PX x",
+    "SET lock:a x EX",
+    "PEXPIRE lock:a x",
+    "PEXPIRE lock:none 5",
+    "PEXPIRE lock:a 60000 XY",
+    "PTTL lock:none",
+    "TYPE lock:none",
+    "SELECT 7",
+    "SELECT x",
+    "SELECT 1",
+    "EVALSHA 0123456789012345678901234567890123456789 0",
+    "EVALSHA x 0",
+    "EVAL x",
+    "EVAL x y",
+    "EVAL x 2 1",
+    "EVAL x -1",
+    "AUTH wrong",
+    "AUTH default secret",
+    "CLIENT SETNAME x",
+    "MGET lock:a lock:b lock:none lock:c",
+    "SCRIPT LOAD return",
+    "SCRIPT LOAD x(",
+    "DEL lock:none lock:none",
+};
+
 static void command_run(struct state *state)
 {
-    static const char *const others[] = {
-        "PING",
-        "GET",
-        "get lock:a",
-        "NOSUCH x",
-        "SET lock:a",
-        "SET lock:a x PX",
-        "SET lock:a x PX 0",
-        "SET lock:a x PX x",
-        "SET lock:a x EX",
-        "PEXPIRE lock:a x",
-        "PEXPIRE lock:none 5",
-        "PEXPIRE lock:a 60000 XY",
-        "PTTL lock:none",
-        "TYPE lock:none",
-        "SELECT 7",
-        "SELECT x",
-        "SELECT 1",
-        "EVALSHA 0123456789012345678901234567890123456789 0",
-        "EVALSHA x 0",
-        "EVAL x",
-        "EVAL x y",
-        "EVAL x 2 1",
-        "EVAL x -1",
-        "AUTH wrong",
-        "AUTH default secret",
-        "CLIENT SETNAME x",
-        "MGET lock:a lock:b lock:none lock:c",
-        "SCRIPT LOAD return",
-        "SCRIPT LOAD x(",
-        "DEL lock:none lock:none",
-    };
-
     switch (below(state, 8)) {
     case 0:
         say(state, "SET %s stranger PX %d", some_key(state), 60000 + (int)below(state, HOUR_MS));
