@@ -20,7 +20,6 @@ int main(void)
     srunner_add_suite(runner, uplink_suite());
     srunner_add_suite(runner, trouble_suite());
     srunner_add_suite(runner, libuv_suite());
-    srunner_add_suite(runner, libuv_suite());
     srunner_add_suite(runner, memory_suite());
     srunner_add_suite(runner, addresses_suite());
     srunner_run_all(runner, CK_ENV);
