@@ -38,7 +38,7 @@ bool broker_is_drained(const struct broker *broker) LB_MUST_CHECK;
 
 // How many keys the broker has in hand: granted, being asked for, kept for a client that was told
 // `lost` and has not let go yet, or not yet known to be given back. Keys of connections that the
-// broker cut off are not among them: they are left to expire, whoever asks.
+// broker cut off are not among them: they stay until their deadlines, whoever asks.
 size_t broker_kept_count(const struct broker *broker) LB_MUST_CHECK;
 
 // True while the session holds or waits for anything; such a session must go on being read.

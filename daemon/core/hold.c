@@ -224,7 +224,6 @@ void hold_lose(struct broker *broker, struct claim *claim, enum loss loss)
 
     lock_move(lock, LOCK_KEPT);
     lock->gone = loss == LOSS_DELETED || loss == LOSS_STOLEN;
-    lock->delete_when_over = loss == LOSS_BROKEN || loss == LOSS_MAX_HOLD;
     lock->kept_until_ms = claim->deadline_ms;
     alarm_set(&lock->alarm, &broker->lock_alarms, lock->kept_until_ms);
 
@@ -299,7 +298,11 @@ void hold_renew(struct broker *broker, struct lock *lock)
         histogram_add(&broker->stats.renewal_late_ms, late_ms > 0 ? late_ms : 0);
     lock->main_op_ttl_ms = extension ? extension->ttl_ms : lock->ttl_ms;
     op->serial = lock->serial;
-    op->ttl_ms = lock->main_op_ttl_ms;
+
+    // With a shorter ttl than before the key must still live as long as its holder was told, also
+    // when it is set anew, or when somebody took its expiry away.
+    op->ttl_ms =
+        greatest(lock->main_op_ttl_ms, lease_ttl_until(broker->now_ms, lock->lease.deadline_ms));
     op->timeout_ms = lease_command_timeout(least(lock->ttl_ms, lock->main_op_ttl_ms));
     lock->main_op_limit =
         broker_limit(broker, op, least(op->timeout_ms, lock->lease.deadline_ms - broker->now_ms));

@@ -179,7 +179,6 @@ static void break_local(struct broker *broker, struct session *session,
     // Lost already: it is freed as soon after this word as a held one would be.
     int64_t margin_ms = lease_margin(lock->ttl_ms);
 
-    lock->delete_when_over = true;
     if (lock->kept_until_ms > broker->now_ms + margin_ms)
         lock->kept_until_ms = broker->now_ms + margin_ms;
     alarm_set(&lock->alarm, &broker->lock_alarms, lock->kept_until_ms);

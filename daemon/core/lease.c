@@ -19,6 +19,18 @@ int64_t lease_step_tolerance(int64_t ttl_ms)
     return clamp(ttl_ms / 20, 0, 500);
 }
 
+// Up to 10 s the tolerance is a twentieth of the ttl, above it is fixed. Rounded up.
+int64_t lease_ttl_until(int64_t sent_ms, int64_t deadline_ms)
+{
+    int64_t ttl_ms = (deadline_ms - sent_ms + 2) * 100 / 94;
+
+    if (ttl_ms > 10000)
+        ttl_ms = (deadline_ms - sent_ms + 502) * 100 / 99;
+    while (lease_deadline(sent_ms, ttl_ms) < deadline_ms)
+        ttl_ms++;
+    return ttl_ms;
+}
+
 int64_t lease_margin(int64_t ttl_ms)
 {
     return clamp(ttl_ms / 10, 100, 3000);

@@ -20,6 +20,10 @@ int64_t lease_deadline(int64_t sent_ms, int64_t ttl_ms);
 // J = min(500, ttl/20): the step of the server's clock that a deadline allows for.
 int64_t lease_step_tolerance(int64_t ttl_ms);
 
+// A ttl, hardly above the least one, with which a command sent at `sent_ms` makes a lease that
+// lasts until `deadline_ms`: lease_deadline() the other way round.
+int64_t lease_ttl_until(int64_t sent_ms, int64_t deadline_ms);
+
 // M = min(max(ttl/10, 100), 3000): how long before its deadline a holder is told `lost`, and the
 // least that is left when a grant is told.
 int64_t lease_margin(int64_t ttl_ms);

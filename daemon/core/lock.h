@@ -67,7 +67,6 @@ struct lock {
     uint64_t serial; // names the token; 0: none yet. Kept over retries, never used again after
     bool maybe_set;  // an acquire with it got no answer, so the key may carry it
     bool gone;       // kept, but the key is known not to be ours any more
-    bool delete_when_over; // kept, to be deleted at kept_until_ms and not left to expire
     struct lease lease;
     int64_t ttl_ms;         // what the next renewal asks for
     int64_t ttl_longest_ms; // the longest that was sent with the token

@@ -23,7 +23,6 @@ static void release_end(struct broker *broker, struct lock *lock)
     lock->serial = 0;
     lock->maybe_set = false;
     lock->gone = false;
-    lock->delete_when_over = false;
     lock->grant = NULL;
     lock->verdict = VERDICT_NONE;
     lock->last_verdict = VERDICT_NONE;
@@ -78,7 +77,9 @@ static void release_granted(struct broker *broker, struct claim *claim,
     release_answer(broker, lock, "unconfirmed", NULL);
 }
 
-// Ends the keeping of a lost grant's key: its client gave it back or ended.
+// Ends the keeping of a lost grant's key: its client gave it back or ended, or its deadline is
+// over. The key would expire soon by itself, but a server whose clock was set back would keep it
+// for long.
 static void release_kept(struct broker *broker, struct lock *lock)
 {
     lock->grant = NULL;
@@ -212,15 +213,11 @@ void release_kept_over(struct broker *broker, struct lock *lock)
 {
     if (lock->grant)
         claim_remember(broker, lock->grant);
-    lock->grant = NULL;
-    if ((lock->delete_when_over && !lock->gone) || lock_may_be_set_late(lock))
-        release_begin(broker, lock);
-    else
-        release_end(broker, lock);
+    release_kept(broker, lock);
 }
 
 // The broker closed the connection of a holder, which may still be at work: its key stays until the
-// deadline it was told, and is then left to expire.
+// deadline it was told.
 static void claim_keep(struct broker *broker, struct claim *claim)
 {
     struct lock *lock = claim->lock;
@@ -229,7 +226,6 @@ static void claim_keep(struct broker *broker, struct claim *claim)
     hold_end(broker, claim);
     lock_move(lock, LOCK_KEPT);
     lock->grant = NULL;
-    lock->delete_when_over = false;
     lock->kept_until_ms = claim->deadline_ms;
     alarm_set(&lock->alarm, &broker->lock_alarms, lock->kept_until_ms);
     broker_mark_dirty(broker, lock);
