@@ -1,0 +1,215 @@
+// Each line goes to the truth when it is written, and to the client when it reads it. A client that
+// stalls reads late; one that is gone never does.
+#include "tests/sim/client_hear.h"
+
+#include <string.h>
+
+#include "proto/reply.h"
+#include "proto/request.h"
+#include "tests/sim/world.h"
+
+struct holding client_holding(struct client *client, int key, char owner)
+{
+    return (struct holding){client->node, client->session, key, owner};
+}
+
+static struct slot *slot_of(struct client *client, int key, char owner)
+{
+    return &client->slots[key][owner ? 1 : 0];
+}
+
+static void on_read(void *subject, uint64_t session)
+{
+    struct client *client = subject;
+
+    if (session == client->session && client->world->sim.now_us >= client->stalled_until_us)
+        client_read(client);
+}
+
+static void line_add(struct client *client, const struct line *line)
+{
+    struct sim *sim = &client->world->sim;
+
+    if (client->lines_count == CLIENT_LINES_MAX) { // as a slow reader it would be cut off
+        node_cut(client->node, client->session);
+        return;
+    }
+    client->lines[client->lines_count++] = *line;
+    sim_at(sim, sim->now_us + 20 + sim_below(sim, 200), on_read, client, client->session);
+}
+
+static struct pending *find_pending(struct client *client, int64_t id)
+{
+    for (int i = 0; i < client->pending_count; i++) {
+        if (client->pending[i].ask.id == id)
+            return &client->pending[i];
+    }
+    return NULL;
+}
+
+void client_is_asking(struct client *client, int64_t id, uint64_t arrival)
+{
+    struct pending *pending = find_pending(client, id);
+
+    if (pending && !pending->arrival)
+        pending->arrival = arrival;
+}
+
+// I17: of those who wait on one host the first one comes first.
+static void judge_order(struct client *client, const struct pending *granted)
+{
+    struct world *world = client->world;
+
+    if (granted->ask.wait_ms == 0)
+        return;
+    for (int i = 0; i < world->clients_count; i++) {
+        const struct client *other = &world->clients[i];
+
+        for (int j = 0; j < other->pending_count && other->node == client->node; j++) {
+            const struct pending *pending = &other->pending[j];
+
+            if (pending->ask.op == OP_ACQUIRE && pending->ask.key == granted->ask.key &&
+                pending->ask.wait_ms != 0 && pending->arrival &&
+                pending->arrival < granted->arrival && other->session)
+                sim_violate(&world->sim, "I17: k%d is granted to c%d before c%d", granted->ask.key,
+                            client->id, other->id);
+        }
+    }
+}
+
+static void judge_success(struct client *client, const struct pending *pending,
+                          const struct reply *reply)
+{
+    struct truth *truth = &client->world->truth;
+    const struct ask *ask = &pending->ask;
+    struct holding holding = client_holding(client, ask->key, ask->owner);
+
+    if (ask->op == OP_ACQUIRE) {
+        judge_order(client, pending);
+        truth_granted(truth, &holding, reply, client->node->serials[ask->key]);
+    } else if (ask->op == OP_EXTEND || (ask->op == OP_CHECK && reply->held)) {
+        truth_affirmed(truth, &holding, reply->fence, reply->deadline_ms);
+    } else if (ask->op == OP_CHECK) {
+        truth_not_held(truth, &holding);
+    } else if (ask->op == OP_BREAK) {
+        truth_broken(truth, ask->key);
+    } else if (ask->op == OP_RELEASE) {
+        truth->released++;
+    }
+}
+
+// I18: with all faults over, whoever waits for as long as it takes is granted its lock.
+static void judge_patience(const struct client *client, const struct pending *pending,
+                           enum error_code error)
+{
+    if (client->is_ending && pending->ask.op == OP_ACQUIRE && pending->ask.wait_ms == -1 &&
+        error != ERROR_NONE)
+        sim_violate(&client->world->sim, "I18: c%d on n%d waits for k%d, and gets error %d",
+                    client->id, client->node->id, pending->ask.key, (int)error);
+}
+
+void client_hears_reply(struct client *client, const struct reply *reply)
+{
+    struct pending *pending = find_pending(client, reply->id.number);
+    struct sim *sim = &client->world->sim;
+
+    if (!pending || pending->ask.op != reply->op)
+        sim_violate(sim, "c%d is answered %lld, which it did not ask", client->id,
+                    (long long)reply->id.number);
+    if (reply->error == ERROR_INTERNAL || reply->error == ERROR_MALFORMED)
+        sim_violate(sim, "c%d is answered with error %d", client->id, (int)reply->error);
+    sim_tell(sim, "n%d < c%d: %lld %s k%d: %s fence %lld until %lld", client->node->id, client->id,
+             (long long)reply->id.number, op_name(reply->op), pending->ask.key,
+             reply->error ? error_name(reply->error) : "ok", (long long)reply->fence,
+             (long long)reply->deadline_ms);
+    judge_patience(client, pending, reply->error);
+    if (reply->error == ERROR_NONE)
+        judge_success(client, pending, reply);
+
+    struct line line = {
+        .error = reply->error,
+        .id = reply->id.number,
+        .op = reply->op,
+        .key = pending->ask.key,
+        .owner = pending->ask.owner,
+        .fence = reply->fence,
+    };
+
+    *pending = client->pending[--client->pending_count];
+    line_add(client, &line);
+}
+
+void client_hears_notice(struct client *client, const struct notice *notice)
+{
+    struct truth *truth = &client->world->truth;
+    struct line line = {
+        .is_notice = true,
+        .notice = notice->kind,
+        .key = truth_key_of(notice->key),
+        .owner = notice->owner[0],
+        .fence = notice->fence,
+    };
+    struct holding holding = client_holding(client, line.key, line.owner);
+
+    sim_tell(&client->world->sim, "n%d < c%d: notice %d k%d fence %lld until %lld (%s)",
+             client->node->id, client->id, (int)notice->kind, line.key, (long long)notice->fence,
+             (long long)notice->deadline_ms, notice->reason ? notice->reason : "");
+
+    if (notice->kind != NOTICE_LOST)
+        truth_affirmed(truth, &holding, notice->fence, notice->deadline_ms);
+    else
+        truth_lost(truth, &holding, notice->fence, notice->deadline_ms);
+    truth->suspected += notice->kind == NOTICE_SUSPECT;
+    truth->recovered += notice->kind == NOTICE_OK;
+    line_add(client, &line);
+}
+
+static void read_notice(struct client *client, const struct line *line)
+{
+    struct slot *slot = slot_of(client, line->key, line->owner);
+    struct holding holding = client_holding(client, line->key, line->owner);
+
+    if (line->notice != NOTICE_LOST || slot->state != SLOT_HOLDING || slot->fence != line->fence)
+        return;
+    slot->state = SLOT_LOST;
+    if (!sim_fault(&client->world->sim, FAULT_LOST_IGNORED))
+        truth_client_done(&client->world->truth, &holding);
+}
+
+static void read_reply(struct client *client, const struct line *line)
+{
+    struct slot *slot;
+
+    if (line->op != OP_ACQUIRE)
+        return;
+    slot = slot_of(client, line->key, line->owner);
+    if (slot->state != SLOT_WAITING || slot->acquire_id != line->id)
+        return;
+    slot->state = line->error == ERROR_NONE ? SLOT_HOLDING : SLOT_IDLE;
+    slot->fence = line->fence;
+}
+
+void client_read(struct client *client)
+{
+    for (int i = 0; i < client->lines_count; i++) {
+        if (client->lines[i].is_notice)
+            read_notice(client, &client->lines[i]);
+        else
+            read_reply(client, &client->lines[i]);
+    }
+    client->lines_count = 0;
+}
+
+void client_forget(struct client *client)
+{
+    client->session = 0;
+    client->pending_count = 0;
+    client->lines_count = 0;
+    memset(client->slots, 0, sizeof(client->slots));
+}
+
+// What it had it may go on using until the deadlines that it was told.
+void client_ended_by_broker(struct client *client)
+{
+    client_forget(client);
+}

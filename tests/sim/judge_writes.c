@@ -1,0 +1,176 @@
+// The judgement of what brokers send and of what really happens to the keys.
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/macros.h"
+#include "tests/sim/node.h"
+#include "tests/sim/tokens.h"
+#include "tests/sim/truth.h"
+
+// What a wait may be short by in true time: the server's clock may have been nudged, and drifts.
+#define NUDGES_US 100000
+
+// The longest before its deadline that a grant is lost, of the leases that there are here.
+#define MARGIN_MAX_MS 400
+
+#define EPOCH_KEY "lockbroker:meta:epoch"
+
+void truth_sends(struct truth *truth, struct node *node, const struct backend_op *op)
+{
+    uint64_t name = token_name(node->run, op->serial);
+
+    if (op->kind == BACKEND_RELEASE)
+        tokens_give_back(truth, name);
+    if (op->kind != BACKEND_ACQUIRE && op->kind != BACKEND_RENEW)
+        return;
+    if (tokens_is_given_back(truth, name))
+        sim_violate(truth->sim, "I7: n%d uses a token of %s that it gave back", node->id, op->key);
+    if (op->kind == BACKEND_ACQUIRE)
+        return;
+
+    const struct truth_key *key = &truth->keys[truth_key_of(op->key)];
+
+    for (int i = 0; i < key->grants_count; i++) {
+        const struct truth_grant *grant = &key->grants[i];
+
+        if (grant->run == node->run && grant->serial == op->serial && grant->is_lost)
+            sim_violate(truth->sim, "I11: n%d renews %s, which is lost", node->id, op->key);
+    }
+}
+
+void truth_session_ended(struct truth *truth, const struct node *node, uint64_t session)
+{
+    for (int key = 0; key < TRUTH_KEYS_MAX; key++) {
+        for (int i = 0; i < truth->keys[key].grants_count; i++) {
+            const struct truth_grant *grant = &truth->keys[key].grants[i];
+
+            // It may have run out before, with nobody to be told.
+            if (grant->holding.session == session && !grant->is_lost &&
+                node_now_ms(node) < grant->deadline_ms - MARGIN_MAX_MS &&
+                !tokens_is_given_back(truth, token_name(grant->run, grant->serial)))
+                sim_violate(truth->sim, "I15: n%d does not give k%d back for %llu, which ended",
+                            node->id, key, (unsigned long long)session);
+        }
+    }
+}
+
+// I8: a value that is not the broker's own is none of its business, but for a break. What a process
+// that has been killed had sent is about its own tokens.
+static void judge_ownership(const struct truth *truth, const struct server_write *write,
+                            const struct node *node)
+{
+    char own[16];
+
+    (void)snprintf(own, sizeof(own), "lb1:n%d:", node->id);
+    if (write->old_value && strncmp(write->old_value, own, strlen(own)) != 0)
+        sim_violate(truth->sim, "I8: n%d (%s) alters %s, which is not its own", node->id,
+                    write->script, write->key);
+}
+
+// I14: a key is not given back while somebody relies on it.
+static void judge_deletion(struct truth *truth, int key, const struct server_write *write)
+{
+    uint64_t name = token_parse(write->old_value);
+
+    for (int i = 0; i < truth->keys[key].grants_count; i++) {
+        const struct truth_grant *grant = &truth->keys[key].grants[i];
+
+        if (token_name(grant->run, grant->serial) == name && truth_is_active(grant) &&
+            !tokens_is_excused(truth, name))
+            sim_violate(truth->sim, "I14: n%d frees k%d, on which %llu relies",
+                        grant->holding.node->id, key, (unsigned long long)grant->holding.session);
+    }
+}
+
+// I24, and that no expiry is ever brought nearer.
+static void judge_setting(struct truth *truth, const struct server_write *write,
+                          const struct node *node)
+{
+    bool is_taken = !write->old_value && strcmp(write->script, "acquire") == 0;
+
+    if (is_taken && truth->sim->now_us < truth_quarantine_until_us(truth) - NUDGES_US)
+        sim_violate(truth->sim, "I24: n%d takes %s too soon after a loss of data", node->id,
+                    write->key);
+    if (is_taken)
+        tokens_set(truth, token_parse(write->new_value));
+    if (write->old_value && write->new_expires_ms < write->old_expires_ms &&
+        write->old_expires_ms != SERVER_FOREVER)
+        sim_violate(truth->sim, "I2: n%d (%s) brings the expiry of %s nearer", node->id,
+                    write->script, write->key);
+}
+
+static void lock_written(struct truth *truth, const struct server_write *write, struct node *node)
+{
+    int key = truth_key_of(write->key + strlen(TRUTH_PREFIX));
+
+    if (strcmp(write->script, "break") == 0) {
+        tokens_excuse(truth, token_parse(write->old_value));
+        truth_excuse_key(truth, key);
+        return;
+    }
+    judge_ownership(truth, write, node);
+    if (write->new_value)
+        judge_setting(truth, write, node);
+    else
+        judge_deletion(truth, key, write);
+}
+
+// A broker that never saw a marker takes a server that was emptied for one that never had any. That
+// cannot be helped, but only such a broker may.
+static void marker_written(struct truth *truth, const struct server_write *write,
+                           const struct node *node)
+{
+    const char *since = strchr(write->new_value, ' ');
+    int64_t since_us = server_true_us(truth->server, strtoll(since + 1, NULL, 10));
+
+    if (truth->sim->now_us >= truth_quarantine_until_us(truth) ||
+        since_us >= truth->lost_us - NUDGES_US)
+        return;
+    if (node->saw_marker)
+        sim_violate(truth->sim, "I24: n%d ignores a loss of data", node->id);
+    sim_tell(truth->sim, "n%d does not know of a loss of data", node->id);
+    truth_excuse_all(truth);
+    truth->lost_us = INT64_MIN;
+}
+
+static void on_write(void *context, const struct server_write *write)
+{
+    struct truth *truth = context;
+    struct node *node = write->writer >= 0 ? node_of(truth->sim, write->writer) : NULL;
+
+    if (truth->sim->story)
+        sim_tell(truth->sim, "redis: n%d %s %s: %s (%lld) -> %s (%lld)", write->writer,
+                 write->script, write->key, write->old_value ? write->old_value : "-",
+                 (long long)write->old_expires_ms, write->new_value ? write->new_value : "-",
+                 (long long)write->new_expires_ms);
+    if (node && strcmp(write->key, EPOCH_KEY) == 0)
+        marker_written(truth, write, node);
+    else if (node && strncmp(write->key, TRUTH_PREFIX, strlen(TRUTH_PREFIX)) == 0)
+        lock_written(truth, write, node);
+}
+
+static void on_loss(void *context, bool kept)
+{
+    struct truth *truth = context;
+
+    (void)kept; // an older counter is as good as none
+    truth->lost_us = truth->sim->now_us;
+    truth_fence_lost(truth);
+}
+
+struct server_watcher truth_watcher(struct truth *truth)
+{
+    return (struct server_watcher){on_write, on_loss, truth};
+}
+
+void truth_judge_rest(struct truth *truth)
+{
+    for (int key = 0; key < TRUTH_KEYS_MAX; key++) {
+        const char *value;
+        int64_t expires_ms;
+
+        if (server_look(truth->server, truth_redis_key(key), &value, &expires_ms) && value &&
+            token_parse(value))
+            sim_violate(truth->sim, "I10: k%d carries %s when all is quiet", key, value);
+    }
+}

@@ -1,0 +1,374 @@
+// Grants as their clients know them, and the judgement at each word that a client hears. A holder
+// may be inside its critical section from when a grant is told until it gives it back, ends, obeys
+// `lost`, or until the last deadline that it was told; and while its broker runs and has not said
+// `lost`, in any case.
+#include "tests/sim/truth.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/lease.h"
+#include "tests/sim/node.h"
+#include "tests/sim/tokens.h"
+
+// By so much a deadline may come nearer for a step of the server's clock that leases tolerate.
+#define STEP_MS 100
+
+void truth_init(struct truth *truth, struct sim *sim)
+{
+    memset(truth, 0, sizeof(*truth));
+    truth->sim = sim;
+    truth->lost_us = INT64_MIN;
+    tokens_init(truth);
+}
+
+void truth_deinit(struct truth *truth)
+{
+    free(truth->tokens);
+}
+
+int truth_key_of(const char *name)
+{
+    lb_assert(name[0] == 'k' && name[1] >= '0' && name[1] < '0' + TRUTH_KEYS_MAX && !name[2]);
+    return name[1] - '0';
+}
+
+const char *truth_redis_key(int key)
+{
+    static char name[] = TRUTH_PREFIX "k0";
+
+    name[sizeof(name) - 2] = (char)('0' + key);
+    return name;
+}
+
+int64_t truth_quarantine_until_us(const struct truth *truth)
+{
+    int64_t longest_us = truth->sim->ttl_max_ms * 1000;
+
+    if (truth->lost_us == INT64_MIN)
+        return INT64_MIN / 2;
+    return truth->lost_us + longest_us + longest_us / 100;
+}
+
+static bool is_in_quarantine(const struct truth *truth)
+{
+    return truth->sim->now_us < truth_quarantine_until_us(truth);
+}
+
+static int64_t local_ms(const struct node *node)
+{
+    return sim_clock_us(&node->clock, node->sim->now_us) / 1000;
+}
+
+static bool is_served(const struct truth_grant *grant)
+{
+    const struct node *node = grant->holding.node;
+
+    return node_is_running(node) && node->run == grant->run &&
+           node_has_session(node, grant->holding.session);
+}
+
+bool truth_is_active(const struct truth_grant *grant)
+{
+    if (grant->is_over)
+        return false;
+    if (local_ms(grant->holding.node) < grant->deadline_ms)
+        return true;
+    return !grant->is_lost && is_served(grant);
+}
+
+static bool is_excused(const struct truth *truth, const struct truth_grant *grant)
+{
+    return tokens_is_excused(truth, token_name(grant->run, grant->serial));
+}
+
+// Whether the key carries the grant's token, with no end before `until_us`.
+static bool owns_until(const struct truth *truth, const struct truth_grant *grant, int64_t until_us)
+{
+    const char *value;
+    int64_t expires_ms;
+
+    if (!server_look(truth->server, truth_redis_key(grant->holding.key), &value, &expires_ms))
+        return false;
+    if (!value || token_parse(value) != token_name(grant->run, grant->serial))
+        return false;
+    return expires_ms == SERVER_FOREVER || server_true_us(truth->server, expires_ms) >= until_us;
+}
+
+// I2: what a client is told ends before the key does, or nobody may take the key before.
+static void judge_deadline(const struct truth *truth, const struct truth_grant *grant)
+{
+    const struct node *node = grant->holding.node;
+    int64_t until_us = sim_clock_true_us(&node->clock, grant->deadline_ms * 1000);
+
+    if (is_excused(truth, grant) || owns_until(truth, grant, until_us))
+        return;
+    if (until_us <= truth_quarantine_until_us(truth))
+        return;
+    sim_violate(truth->sim, "I2: n%d tells %llu of k%d until %lld, beyond the key's end", node->id,
+                (unsigned long long)grant->holding.session, grant->holding.key,
+                (long long)grant->deadline_ms);
+}
+
+// I5, I6: what is affirmed has not run out when it is written.
+static void judge_fresh(const struct truth *truth, const struct node *node, int64_t deadline_ms)
+{
+    if (deadline_ms <= local_ms(node))
+        sim_violate(truth->sim, "I5: n%d affirms until %lld, which is over", node->id,
+                    (long long)deadline_ms);
+}
+
+static void forget_past(struct truth_key *key)
+{
+    int kept = 0;
+
+    for (int i = 0; i < key->grants_count; i++) {
+        if (truth_is_active(&key->grants[i]) ||
+            (!key->grants[i].is_over && is_served(&key->grants[i])))
+            key->grants[kept++] = key->grants[i];
+    }
+    key->grants_count = kept;
+}
+
+// I1
+static void judge_exclusion(const struct truth *truth, const struct truth_grant *granted)
+{
+    const struct truth_key *key = &truth->keys[granted->holding.key];
+
+    if (is_excused(truth, granted))
+        return;
+    for (int i = 0; i < key->grants_count; i++) {
+        const struct truth_grant *other = &key->grants[i];
+
+        if (truth_is_active(other) && !is_excused(truth, other))
+            sim_violate(truth->sim, "I1: k%d is granted to %llu on n%d, and %llu on n%d has it",
+                        granted->holding.key, (unsigned long long)granted->holding.session,
+                        granted->holding.node->id, (unsigned long long)other->holding.session,
+                        other->holding.node->id);
+    }
+}
+
+// I12, I13
+static void judge_fence(const struct truth *truth, struct truth_key *key,
+                        const struct truth_grant *granted)
+{
+    if (granted->fence > key->last_fence)
+        key->last_fence = granted->fence;
+    else if (!truth->fences_may_fall && !is_excused(truth, granted))
+        sim_violate(truth->sim, "I12: k%d is granted with fence %lld after %lld",
+                    granted->holding.key, (long long)granted->fence, (long long)key->last_fence);
+}
+
+void truth_granted(struct truth *truth, const struct holding *holding, const struct reply *reply,
+                   uint64_t serial)
+{
+    struct truth_key *key = &truth->keys[holding->key];
+    struct truth_grant granted = {
+        .holding = *holding,
+        .run = holding->node->run,
+        .serial = serial,
+        .fence = reply->fence,
+        .deadline_ms = reply->deadline_ms,
+    };
+
+    judge_fresh(truth, holding->node, reply->deadline_ms);
+    judge_exclusion(truth, &granted);
+    judge_deadline(truth, &granted);
+    judge_fence(truth, key, &granted);
+    forget_past(key);
+    lb_assert(key->grants_count < TRUTH_GRANTS_MAX);
+    key->grants[key->grants_count++] = granted;
+    truth->granted++;
+}
+
+static bool is_holding(const struct truth_grant *grant, const struct holding *holding)
+{
+    return grant->holding.session == holding->session && grant->holding.owner == holding->owner;
+}
+
+struct truth_grant *truth_find(struct truth *truth, const struct holding *holding)
+{
+    struct truth_key *key = &truth->keys[holding->key];
+
+    for (int i = key->grants_count - 1; i >= 0; i--) {
+        if (is_holding(&key->grants[i], holding) && !key->grants[i].is_over)
+            return &key->grants[i];
+    }
+    return NULL;
+}
+
+// The newest one, also if its client is done with it; NULL when it is forgotten.
+static struct truth_grant *find_newest(struct truth *truth, const struct holding *holding)
+{
+    struct truth_key *key = &truth->keys[holding->key];
+
+    for (int i = key->grants_count - 1; i >= 0; i--) {
+        if (is_holding(&key->grants[i], holding))
+            return &key->grants[i];
+    }
+    return NULL;
+}
+
+void truth_affirmed(struct truth *truth, const struct holding *holding, int64_t fence,
+                    int64_t deadline_ms)
+{
+    struct truth_grant *grant = find_newest(truth, holding);
+
+    if (!grant || (grant->is_over && !grant->is_lost)) // its release is on the way
+        return;
+    if (grant->is_lost || grant->fence != fence)
+        sim_violate(truth->sim, "I4: n%d affirms to %llu a grant of k%d that is over",
+                    holding->node->id, (unsigned long long)holding->session, holding->key);
+    judge_fresh(truth, holding->node, deadline_ms);
+    if (deadline_ms < grant->deadline_ms - STEP_MS && !is_excused(truth, grant))
+        sim_violate(truth->sim, "n%d takes back from %llu what was promised of k%d",
+                    holding->node->id, (unsigned long long)holding->session, holding->key);
+    grant->deadline_ms = deadline_ms;
+    judge_deadline(truth, grant);
+}
+
+void truth_lost(struct truth *truth, const struct holding *holding, int64_t fence,
+                int64_t deadline_ms)
+{
+    struct truth_grant *grant = find_newest(truth, holding);
+
+    truth->lost++;
+    if (!grant) // its client is done with it, and others have had the lock since
+        return;
+    if (grant->is_over && !grant->is_lost) // its release is on the way
+        return;
+    if (grant->is_lost || grant->fence != fence)
+        sim_violate(truth->sim, "I4: n%d tells %llu twice, or wrongly, that k%d is lost",
+                    holding->node->id, (unsigned long long)holding->session, holding->key);
+    grant->is_lost = true;
+    grant->deadline_ms = deadline_ms;
+}
+
+void truth_broken(struct truth *truth, int key)
+{
+    for (int i = 0; i < truth->keys[key].grants_count; i++) {
+        struct truth_grant *grant = &truth->keys[key].grants[i];
+
+        if (grant->is_lost || !node_has_session(grant->holding.node, grant->holding.session))
+            grant->is_over = true;
+    }
+}
+
+void truth_grants(struct truth *truth, const struct node *node, int key)
+{
+    tokens_grant(truth, token_name(node->run, node->serials[key]));
+}
+
+void truth_not_held(struct truth *truth, const struct holding *holding)
+{
+    const struct truth_grant *grant = truth_find(truth, holding);
+
+    if (grant && !grant->is_lost)
+        sim_violate(truth->sim, "I4: n%d says to %llu, not told `lost`, that it has no k%d",
+                    holding->node->id, (unsigned long long)holding->session, holding->key);
+}
+
+void truth_client_done(struct truth *truth, const struct holding *holding)
+{
+    struct truth_grant *grant = truth_find(truth, holding);
+
+    if (grant)
+        grant->is_over = true;
+}
+
+void truth_client_gone(struct truth *truth, uint64_t session)
+{
+    for (int key = 0; key < TRUTH_KEYS_MAX; key++) {
+        for (int i = 0; i < truth->keys[key].grants_count; i++) {
+            if (truth->keys[key].grants[i].holding.session == session)
+                truth->keys[key].grants[i].is_over = true;
+        }
+    }
+}
+
+// I4: as long as a running broker has not said `lost`, the key is its holder's.
+void truth_after_run(struct truth *truth, struct node *node)
+{
+    for (int key = 0; key < TRUTH_KEYS_MAX; key++) {
+        for (int i = 0; i < truth->keys[key].grants_count; i++) {
+            const struct truth_grant *grant = &truth->keys[key].grants[i];
+
+            if (grant->holding.node != node || grant->is_over || grant->is_lost ||
+                !is_served(grant) || is_in_quarantine(truth) || is_excused(truth, grant))
+                continue;
+            if (!owns_until(truth, grant, truth->sim->now_us))
+                sim_violate(truth->sim, "I4: n%d has not told %llu that k%d is lost", node->id,
+                            (unsigned long long)grant->holding.session, key);
+        }
+    }
+}
+
+void truth_excuse_key(struct truth *truth, int key)
+{
+    const char *value;
+    int64_t expires_ms;
+
+    for (int i = 0; i < truth->keys[key].grants_count; i++) {
+        const struct truth_grant *grant = &truth->keys[key].grants[i];
+
+        if (truth_is_active(grant))
+            tokens_excuse(truth, token_name(grant->run, grant->serial));
+    }
+    if (server_look(truth->server, truth_redis_key(key), &value, &expires_ms) && value)
+        tokens_excuse(truth, token_parse(value));
+}
+
+void truth_excuse_node(struct truth *truth, const struct node *node)
+{
+    for (int key = 0; key < TRUTH_KEYS_MAX; key++) {
+        const char *value;
+        int64_t expires_ms;
+
+        for (int i = 0; i < truth->keys[key].grants_count; i++) {
+            const struct truth_grant *grant = &truth->keys[key].grants[i];
+
+            if (grant->holding.node == node && truth_is_active(grant))
+                tokens_excuse(truth, token_name(grant->run, grant->serial));
+        }
+        if (server_look(truth->server, truth_redis_key(key), &value, &expires_ms) && value &&
+            token_run(token_parse(value)) == node->run)
+            tokens_excuse(truth, token_parse(value));
+    }
+}
+
+void truth_excuse_all(struct truth *truth)
+{
+    for (int key = 0; key < TRUTH_KEYS_MAX; key++)
+        truth_excuse_key(truth, key);
+}
+
+void truth_foreign_got(struct truth *truth, int key)
+{
+    if (is_in_quarantine(truth)) { // others do not wait after a loss
+        truth_excuse_key(truth, key);
+        return;
+    }
+    for (int i = 0; i < truth->keys[key].grants_count; i++) {
+        const struct truth_grant *grant = &truth->keys[key].grants[i];
+
+        if (truth_is_active(grant) && !is_excused(truth, grant))
+            sim_violate(truth->sim, "I2: another program gets k%d, which %llu on n%d has", key,
+                        (unsigned long long)grant->holding.session, grant->holding.node->id);
+    }
+}
+
+void truth_clock_set_back(struct truth *truth)
+{
+    const char *value;
+    int64_t expires_ms;
+
+    truth->clock_was_set_back = true;
+    if (!server_look(truth->server, "lockbroker:meta:fence", &value, &expires_ms))
+        truth->fences_may_fall = true;
+}
+
+void truth_fence_lost(struct truth *truth)
+{
+    if (truth->clock_was_set_back)
+        truth->fences_may_fall = true;
+}
