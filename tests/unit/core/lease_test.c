@@ -62,6 +62,18 @@ START_TEST(timeouts_are_clamped)
 }
 END_TEST
 
+// A ttl that is long enough, and hardly longer.
+START_TEST(ttl_for_a_deadline)
+{
+    for (int64_t left_ms = 1; left_ms < 4000000; left_ms += left_ms / 100 + 1) {
+        int64_t ttl_ms = lease_ttl_until(7, 7 + left_ms);
+
+        ck_assert_int_ge(lease_deadline(7, ttl_ms), 7 + left_ms);
+        ck_assert_int_le(lease_deadline(7, ttl_ms), 7 + left_ms + left_ms / 1000 + 5);
+    }
+}
+END_TEST
+
 // Whatever the ttl: told before it ends, and with room between the renewal and the end.
 START_TEST(order_of_a_lease)
 {
@@ -89,6 +101,7 @@ Suite *lease_suite(void)
     tcase_add_test(tests, margin_is_a_tenth_within_bounds);
     tcase_add_test(tests, times_of_a_lease);
     tcase_add_test(tests, timeouts_are_clamped);
+    tcase_add_test(tests, ttl_for_a_deadline);
     tcase_add_test(tests, order_of_a_lease);
     suite_add_tcase(suite, tests);
     return suite;
