@@ -26,17 +26,18 @@ def cable(world):
 
 
 class Kind:
-    def __init__(self, name, group, act, needs, loses_data):
+    def __init__(self, name, group, act, needs, loses_data, times):
         self.name = name
         self.group = group
         self.act = act
         self.needs = needs
         self.loses_data = loses_data
+        self.times = times  # how often for each time that another comes
 
 
-def fault(group, needs=lambda world: True, loses_data=False):
+def fault(group, needs=lambda world: True, loses_data=False, times=1):
     def register(act):
-        KINDS[act.__name__] = Kind(act.__name__, group, act, needs, loses_data)
+        KINDS[act.__name__] = Kind(act.__name__, group, act, needs, loses_data, times)
         return act
     return register
 
@@ -200,7 +201,7 @@ def broker_ended(world, rng, daemon):
     daemon.start(up=False)
 
 
-@fault("broker and proxy")
+@fault("broker and proxy", times=4)
 def broker_killed_on_slow_link(world, rng, pair):
     """Its clients rely on deadlines to the end that were told after late replies."""
     daemon, proxy = pair

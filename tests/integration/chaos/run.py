@@ -32,7 +32,7 @@ CLIENTS = 12
 
 
 class Trouble(threading.Thread):
-    """Makes one fault after the other, each kind once before any comes a second time."""
+    """Makes one fault after the other, all kinds before any comes again."""
 
     def __init__(self, world, hands, names, number, counts):
         super().__init__(daemon=True)
@@ -54,8 +54,8 @@ class Trouble(threading.Thread):
 
     def next_fault(self):
         if not self.bag:
-            self.bag = [kind for kind in KINDS.values() if kind.needs(self.world) and
-                        kind.name in (self.names or KINDS)]
+            self.bag = [kind for kind in KINDS.values() for _ in range(kind.times)
+                        if kind.needs(self.world) and kind.name in (self.names or KINDS)]
             self.rng.shuffle(self.bag)
         kind = self.bag.pop()
         taken = self.hands.take(kind, self.rng)
