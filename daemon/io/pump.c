@@ -198,6 +198,7 @@ void pump_run(struct pump *pump)
 {
     lb_assert(!pump->running);
     pump->running = true;
+    pump_note_lateness(pump);
     pump_drain(pump);
     pump->running = false;
 }
@@ -242,7 +243,7 @@ static void on_timer(uv_poll_t *timer, int status, int events)
     (void)status;
     (void)events;
     (void)!read(pump->timer_fd, &expirations, sizeof(expirations));
-    pump_note_lateness(pump);
+    pump_note_lateness(pump); // while it is known what it was set to
     pump->armed_ms = INT64_MIN;
     pump_run(pump);
 }
