@@ -10,10 +10,24 @@
 // What a wait may be short by in true time: the server's clock may have been nudged, and drifts.
 #define NUDGES_US 100000
 
+// A command is given up after at most 267 ms here; the broker may know the server's clock only to
+// within the 2 s that a greeting may take.
+#define LATE_US 3500000
+
 // The longest before its deadline that a grant is lost, of the leases that there are here.
 #define MARGIN_MAX_MS 400
 
 #define EPOCH_KEY "lockbroker:meta:epoch"
+
+// With a new token for a key a broker shows that it is done with the one before.
+static void settle_others(struct truth *truth, struct node *node, int key, uint64_t name)
+{
+    uint64_t before = node->tokens[key];
+
+    if (before && before != name && tokens_is_given_back(truth, before))
+        tokens_settle(truth, before);
+    node->tokens[key] = name;
+}
 
 void truth_sends(struct truth *truth, struct node *node, const struct backend_op *op)
 {
@@ -23,6 +37,9 @@ void truth_sends(struct truth *truth, struct node *node, const struct backend_op
         tokens_give_back(truth, name);
     if (op->kind != BACKEND_ACQUIRE && op->kind != BACKEND_RENEW)
         return;
+    tokens_send(truth, name);
+    if (op->kind == BACKEND_ACQUIRE)
+        settle_others(truth, node, truth_key_of(op->key), name);
     if (tokens_is_given_back(truth, name))
         sim_violate(truth->sim, "I7: n%d uses a token of %s that it gave back", node->id, op->key);
     if (op->kind == BACKEND_ACQUIRE)
@@ -82,6 +99,24 @@ static void judge_deletion(struct truth *truth, int key, const struct server_wri
     }
 }
 
+// I10: once a broker is done with a token no command of its own may set it or push it out, and none
+// may in any case long after it was sent. Clocks that are set by far let neither be known.
+static void judge_lateness(const struct truth *truth, const struct server_write *write,
+                           const struct node *node)
+{
+    uint64_t name = token_parse(write->new_value);
+    const uint64_t *fired = truth->sim->fired;
+
+    if (fired[FAULT_CLOCK_FORWARD] || fired[FAULT_CLOCK_BACK] || fired[FAULT_BROKER_SUSPENDED])
+        return;
+    if (tokens_is_settled(truth, name))
+        sim_violate(truth->sim, "I10: n%d (%s) sets %s to a token that it is done with", node->id,
+                    write->script, write->key);
+    if (truth->sim->now_us > tokens_sent_us(truth, name) + LATE_US)
+        sim_violate(truth->sim, "I10: n%d (%s) sets %s long after it was told to", node->id,
+                    write->script, write->key);
+}
+
 // I24, and that no expiry is ever brought nearer.
 static void judge_setting(struct truth *truth, const struct server_write *write,
                           const struct node *node)
@@ -91,6 +126,7 @@ static void judge_setting(struct truth *truth, const struct server_write *write,
     if (is_taken && truth->sim->now_us < truth_quarantine_until_us(truth) - NUDGES_US)
         sim_violate(truth->sim, "I24: n%d takes %s too soon after a loss of data", node->id,
                     write->key);
+    judge_lateness(truth, write, node);
     if (is_taken)
         tokens_set(truth, token_parse(write->new_value));
     if (write->old_value && write->new_expires_ms < write->old_expires_ms &&

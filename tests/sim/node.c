@@ -176,8 +176,11 @@ static void on_resume(void *subject, uint64_t suspended_us)
 {
     struct node *node = subject;
 
-    if (suspended_us)
+    // Whatever was sent before is judged by a clock that has stood still since.
+    if (suspended_us) {
+        truth_excuse_node(&node->world->truth, node);
         sim_clock_step(&node->clock, node->sim->now_us, -(int64_t)suspended_us);
+    }
     node_wake(node);
 }
 
@@ -210,7 +213,8 @@ bool node_open(struct node *node, struct client *client, uint64_t session)
 {
     struct event open = {.kind = EVENT_SESSION_OPENED, .session = session};
 
-    if (node->run == 0 || node->is_draining)
+    // A process that is stopped takes no more connections than its backlog holds.
+    if (node->run == 0 || node->is_draining || node->inputs_count > NODE_INPUTS_MAX / 2)
         return false;
     for (int i = 0; i < NODE_SESSIONS_MAX; i++) {
         if (node->sessions[i].id)

@@ -76,6 +76,7 @@ struct node {
     bool is_unhandled; // the event being stepped is not handled yet
     struct node_input current;
     uint64_t serials[8];       // of each key: the token that an acquire was sent with last
+    uint64_t tokens[8];        // of each key: that token's name
     uint8_t kinds[NODE_KINDS]; // of operations, by their id
     uint64_t next_arrival;
 };

@@ -97,6 +97,26 @@ void tokens_grant(struct truth *truth, uint64_t name)
     find_or_add(truth, name)->is_granted = true;
 }
 
+void tokens_settle(struct truth *truth, uint64_t name)
+{
+    find_or_add(truth, name)->is_settled = true;
+}
+
+bool tokens_is_settled(const struct truth *truth, uint64_t name)
+{
+    return find(truth, name)->is_settled;
+}
+
+void tokens_send(struct truth *truth, uint64_t name)
+{
+    find_or_add(truth, name)->sent_us = truth->sim->now_us;
+}
+
+int64_t tokens_sent_us(const struct truth *truth, uint64_t name)
+{
+    return find(truth, name)->sent_us;
+}
+
 uint64_t tokens_find_owed(const struct truth *truth, uint64_t run)
 {
     for (size_t i = 0; i < TRUTH_TOKENS; i++) {

@@ -21,6 +21,12 @@ void tokens_excuse(struct truth *truth, uint64_t name);
 bool tokens_is_excused(const struct truth *truth, uint64_t name);
 void tokens_set(struct truth *truth, uint64_t name);
 void tokens_grant(struct truth *truth, uint64_t name);
+void tokens_settle(struct truth *truth, uint64_t name);
+bool tokens_is_settled(const struct truth *truth, uint64_t name);
+
+// A command that can set it is sent now; and when the last one was.
+void tokens_send(struct truth *truth, uint64_t name);
+int64_t tokens_sent_us(const struct truth *truth, uint64_t name);
 void tokens_give_back(struct truth *truth, uint64_t name);
 bool tokens_is_given_back(const struct truth *truth, uint64_t name);
 

@@ -154,7 +154,7 @@ static void judge_fence(const struct truth *truth, struct truth_key *key,
 {
     if (granted->fence > key->last_fence)
         key->last_fence = granted->fence;
-    else if (!truth->fences_may_fall && !is_excused(truth, granted))
+    else if (!(truth->clock_was_set_back && truth->fence_was_lost) && !is_excused(truth, granted))
         sim_violate(truth->sim, "I12: k%d is granted with fence %lld after %lld",
                     granted->holding.key, (long long)granted->fence, (long long)key->last_fence);
 }
@@ -359,16 +359,10 @@ void truth_foreign_got(struct truth *truth, int key)
 
 void truth_clock_set_back(struct truth *truth)
 {
-    const char *value;
-    int64_t expires_ms;
-
     truth->clock_was_set_back = true;
-    if (!server_look(truth->server, "lockbroker:meta:fence", &value, &expires_ms))
-        truth->fences_may_fall = true;
 }
 
 void truth_fence_lost(struct truth *truth)
 {
-    if (truth->clock_was_set_back)
-        truth->fences_may_fall = true;
+    truth->fence_was_lost = true;
 }

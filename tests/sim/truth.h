@@ -45,13 +45,16 @@ struct truth_key {
 
 // What became of a token: excused, since somebody other than its broker tampered with its key or
 // with the clock, so that its holders may be overtaken; set in a key; given back, never to be sent
-// again; or granted, so that it may also be left to expire.
+// again; granted, so that it may also be left to expire; or settled: its broker is done with it,
+// and has gone on to another token of the same key.
 struct truth_token {
     uint64_t name; // 0: unused
     bool is_excused;
     bool is_set;
     bool is_given_back;
     bool is_granted;
+    bool is_settled;
+    int64_t sent_us; // when a command that can set it was sent last
 };
 
 struct truth {
@@ -62,7 +65,7 @@ struct truth {
     size_t tokens_count;
     int64_t lost_us; // when data was lost last; INT64_MIN: never
     bool clock_was_set_back;
-    bool fences_may_fall; // the counter was lost under a clock that was set back
+    bool fence_was_lost; // with both, fences have nothing left to rise from
     uint64_t granted, lost, suspected, recovered, released, stale;
 };
 
