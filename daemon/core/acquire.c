@@ -243,10 +243,8 @@ static void acquire_send(struct broker *broker, struct lock *lock)
 {
     const struct claim *first = lock_first_contender(lock);
 
-    if (lock->main_op.op_id) { // a renewal of an ended hold: what it brings is no longer wanted
+    if (lock->main_op.op_id) // a renewal of an ended hold: what it brings is no longer wanted
         flight_tree_remove(&broker->flights, &lock->main_op);
-        lock_main_op_strays(lock);
-    }
     if (!lock->serial)
         lock->serial = broker_new_id(broker);
 

@@ -398,14 +398,15 @@ static void renewal_failed(struct broker *broker, struct lock *lock, bool refuse
         renewal_set(broker, lock, broker->now_ms + lease_retry_pause(lock->lease.ttl_ms), 0);
 }
 
-// The server's clock is ahead of what was thought: with what is known by now it is asked again.
+// The server's clock is ahead of what was thought: with what is known by now it is asked again at
+// once.
 static void renewal_late(struct broker *broker, struct lock *lock, struct extension *extension)
 {
     broker->stats.renewals_failed++;
     if (extension)
         TAILQ_INSERT_HEAD(&lock->grant->extensions, extension, link);
     if (wants_renewal(lock))
-        renewal_set(broker, lock, broker->now_ms + lease_retry_pause(lock->lease.ttl_ms), 0);
+        renewal_set(broker, lock, broker->now_ms, 0);
 }
 
 static void reasserted(struct broker *broker, struct lock *lock)

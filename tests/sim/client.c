@@ -99,7 +99,7 @@ static void slot_act(struct client *client, int key, int owner)
         slot_acquire(client, key, owner);
         break;
     case SLOT_WAITING:
-        if (one_in(client, 6))
+        if (one_in(client, 15))
             slot_ask(client, OP_CANCEL, key, owner);
         break;
     case SLOT_HOLDING:
@@ -145,6 +145,21 @@ static void client_look(struct client *client)
     client_ask(client, &ask);
 }
 
+// Rather one that holds something, so that locks go round.
+static void client_use_slot(struct client *client)
+{
+    int key = world_any_key(client->world);
+    int owner = (int)below(client, CLIENT_OWNERS);
+
+    for (int i = 0; i < TRUTH_KEYS_MAX * CLIENT_OWNERS && !one_in(client, 4); i++) {
+        if (client->slots[key][owner].state == SLOT_HOLDING)
+            break;
+        key = world_any_key(client->world);
+        owner = (int)below(client, CLIENT_OWNERS);
+    }
+    slot_act(client, key, owner);
+}
+
 static void client_do_something(struct client *client)
 {
     struct sim *sim = &client->world->sim;
@@ -162,7 +177,7 @@ static void client_do_something(struct client *client)
     } else if (one_in(client, 20)) {
         client_look(client);
     } else {
-        slot_act(client, world_any_key(client->world), (int)below(client, CLIENT_OWNERS));
+        client_use_slot(client);
     }
 }
 

@@ -324,6 +324,7 @@ void truth_excuse_node(struct truth *truth, const struct node *node)
         const char *value;
         int64_t expires_ms;
 
+        tokens_excuse(truth, node->tokens[key]); // its acquire may be under way
         for (int i = 0; i < truth->keys[key].grants_count; i++) {
             const struct truth_grant *grant = &truth->keys[key].grants[i];
 
