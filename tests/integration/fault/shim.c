@@ -396,9 +396,16 @@ EXPORT int accept4(int fd, __SOCKADDR_ARG address, socklen_t *length, int flags)
 {
     static int (*real_accept4)(int, __SOCKADDR_ARG, socklen_t *, int);
 
+    int accepted;
+
     if (!real_accept4)
         real_find(&real_accept4, "accept4");
-    return descriptor_fails() ? -1 : real_accept4(fd, address, length, flags);
+    if (descriptor_fails())
+        return -1;
+    accepted = real_accept4(fd, address, length, flags);
+    if (plan && accepted < 0 && errno == EMFILE)
+        atomic_fetch_add(&plan->fd_failed, 1);
+    return accepted;
 }
 
 EXPORT int socket(int domain, int type, int protocol)

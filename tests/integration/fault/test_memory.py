@@ -26,6 +26,7 @@ RUNS_MAX = 2000  # far more than any scenario needs
 SITE_TRIES = 6
 START_FAILED = 1  # the exit code
 CROWD = 24  # connections
+BURST = 450  # requests
 FLAWS_MAX = 6  # 4 are known
 
 
@@ -335,11 +336,13 @@ class Sweep:
                     self._run(stage, ALLOC_SITE, site.hash)
         self._in_parallel(work)
 
-    def all(self):
+    def all(self, by_number=True):
+        """Runs all; without `by_number` only the first allocation at each site fails."""
         for stage in self.stages:
             self._run(stage, ALLOC_COUNT, 0)
             assert not stage.kept
-        self._in_parallel(self._numbers)
+        if by_number:
+            self._in_parallel(self._numbers)
         by_number = len(self.sites()) - len(self._left())
         self._sites()
         self._in_parallel(Stage.check_kept)
@@ -376,7 +379,7 @@ def clients(stage, keys):
     third.ask("ping")
     mortal.end()
     third.take(waiting)
-    nonsense(third)
+    nonsense(third, first)
     first.ask("acquire", key=keys[2], ttl_ms=T, max_hold_ms=T, renew=False)
     first.ask("break", key=keys[2], reason="a ticket")
     stage.redis.client.set(LOCK_PREFIX + keys[3], "a stranger's")
@@ -391,13 +394,17 @@ def clients(stage, keys):
     third.ask("release", key=keys[1])
 
 
-def nonsense(party):
+def nonsense(party, other):
     party.say(b'{"id":1,"id":2}\n')
     party.take(None, error="malformed")
     party.say(b"x" * 9000 + b"\n")
     party.take(None, error="too_long")
-    party.say(b'{"id":"half","op"', "half")
-    party.say(b':"ping"}\n')
+    party.say(b'{"id":"half","op"')
+    try:
+        other.ask("ping")
+        other.ask("ping")  # by then the half line has been read
+    finally:
+        party.say(b':"ping"}\n', "half")
     party.take("half")
     party.ask("dance", error="unknown_op")
 
@@ -410,6 +417,19 @@ def many(party, key):
     for i, request in enumerate(waiting):
         party.take(request)
         party.ask("release", key=key, owner=str(i))
+    for request in asked:
+        party.take(request)
+
+
+def burst(stage, keys):
+    """So many operations under way at once that the queue for their outcomes grows."""
+    party = stage.party()
+    stage.redis.sigstop()
+    try:
+        asked = [party.send("query", key=keys[0]) for _ in range(BURST)]
+        party.ask("ping")
+    finally:
+        stage.redis.sigcont()
     for request in asked:
         party.take(request)
 
@@ -455,6 +475,17 @@ def broken(stage, keys):
     stage.break_link()
     first.ask("release", key=keys[0])
     second.take(waiting)
+
+
+class Fresh(Stage):
+    """A daemon that is started anew for each run: what grows, grows once in its life."""
+
+    def run(self, scenario, number, mode, at):
+        try:
+            return super().run(scenario, number, mode, at)
+        finally:
+            self.shim.disarm()
+            self.daemon.stop()
 
 
 class Named(Stage):
@@ -561,6 +592,10 @@ def test_row_52_any_allocation_at_the_start(lab, tell):
 
 def test_row_52_any_allocation_while_clients_ask(lab, tell):
     tell(Sweep([Stage(lab) for _ in range(WORKERS)], clients).all())
+
+
+def test_row_52_any_allocation_in_a_burst(lab, tell):
+    tell(Sweep([Fresh(lab) for _ in range(WORKERS)], burst).all(by_number=False))
 
 
 def test_row_52_any_allocation_while_redis_is_away(lab, tell):
