@@ -10,6 +10,9 @@
 #include "tests/sim/client.h"
 #include "tests/sim/world.h"
 
+// More than a process that was stopped for long, with all its clients at it, has to catch up with.
+#define STEPS_MAX 50000
+
 static void node_act(void *subject, uint64_t wanted);
 
 static void node_run_at(struct node *node, int64_t at_us)
@@ -224,7 +227,11 @@ static void judge_ended(struct node *node)
 // False when the process is held up before all is done.
 static bool run_all(struct node *node)
 {
+    int steps = 0;
+
     do {
+        if (++steps > STEPS_MAX)
+            sim_violate(node->sim, "n%d does not come to rest", node->id);
         if (!carry_all(node))
             return false;
         allocation_may_fail(node->sim);
