@@ -9,7 +9,8 @@ import sys
 import time
 
 import pytest
-from lockbroker import Client, assert_error, assert_kept_until, connect, now_ms, wait_until
+from lockbroker import (PATIENCE, Client, assert_error, assert_kept_until, connect, now_ms,
+                        wait_until)
 from verdicts import assert_nothing_affirmed_after_lost, events
 
 
@@ -242,7 +243,9 @@ def test_row_40_half_a_line_is_dropped_up_to_its_newline(lab):
 
 def drip(client, until):
     """Writes a line that does not end, a byte at a time."""
+    end = time.monotonic() + PATIENCE
     while not until():
+        assert time.monotonic() < end, "nothing comes of it"
         client.send_raw(b"x")
         time.sleep(0.03)
 
