@@ -433,7 +433,7 @@ static bool has_memory_for(size_t length)
 // Parses the line into the storage. Returns 0, INCOMING_E_GARBAGE or -ENOMEM.
 static int incoming_load(struct incoming_storage *storage, const char *line, size_t length)
 {
-    json_error_t error;
+    json_error_t error = {0}; // jansson leaves the code alone when memory ends before it begins
 
     if (!json_scan(line, length, INCOMING_DEPTH_MAX, SIZE_MAX))
         return INCOMING_E_GARBAGE;
