@@ -75,6 +75,12 @@ closing_lines() {
         "$1/Testing/Temporary/LastTest.log"
 }
 
+# How often each kind of fault happened in the simulator.
+faults_table() {
+    sed -n 's/^\( *[0-9]\+  [A-Z_]\+  .*\)/   \1/p; s/^\([0-9]\+ seeds, .*\)/   \1/p' \
+        "$1/Testing/Temporary/LastTest.log"
+}
+
 # Runs the suites of one build and adds up CTest's own count.
 run_suites() {
     local preset=$1 dir=$2
@@ -84,6 +90,7 @@ run_suites() {
     log=$(mktemp)
     ctest --preset "$preset" -j "$jobs" "$@" | tee "$log"
     closing_lines "$dir"
+    [ "$preset" != release ] || faults_table "$dir"
     total=$(sed -n 's/.*tests failed out of \([0-9]*\).*/\1/p' "$log")
     bad=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed.*/\1/p' "$log")
     rm -f "$log"

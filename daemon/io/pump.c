@@ -99,6 +99,9 @@ static bool pump_step_once(struct pump *pump, struct event *event)
     event->now_ms = clock_now_ms();
 
     bool handled = broker_step(pump->broker, event, &pump->effects);
+#ifdef LB_CHECK_STEPS
+    broker_check(pump->broker);
+#endif
 
     for (size_t i = 0; i < pump->effects.count; i++)
         carry(pump, &pump->effects.items[i]);
