@@ -186,6 +186,8 @@ static void step_current(struct node *node)
         event->request = &request;
         if (client)
             client_is_asking(client, node->current.ask.id, ++node->next_arrival);
+        else if (node->current.ask.op == OP_BREAK) // nobody will hear of it
+            truth_broken(&node->world->truth, node->current.ask.key);
     }
     if (event->kind == EVENT_SESSION_CLOSED && !event->closed_by_broker &&
         node->ended_count < NODE_SESSIONS_MAX)
