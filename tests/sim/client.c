@@ -135,6 +135,22 @@ static void client_disconnect(struct client *client)
     node_close(client->node, session);
 }
 
+// Before it touches what a lock guards a client asks its library whether it still has it.
+static void client_judge_grants(struct client *client)
+{
+    int64_t now_ms = node_now_ms(client->node);
+
+    for (int key = 0; key < TRUTH_KEYS_MAX; key++) {
+        for (int owner = 0; owner < CLIENT_OWNERS; owner++) {
+            const struct slot *slot = &client->slots[key][owner];
+            struct holding holding = client_holding(client, key, owner ? 'o' : '\0');
+
+            if (slot->state == SLOT_HOLDING && grant_is_valid(&slot->grant, now_ms))
+                truth_relied_on(&client->world->truth, &holding);
+        }
+    }
+}
+
 // Looks at a lock, whoever has it.
 static void client_look(struct client *client)
 {
@@ -205,6 +221,7 @@ static void client_act(void *subject, uint64_t ignored)
     if (sim->now_us < client->stalled_until_us)
         return;
     client_read(client);
+    client_judge_grants(client);
     if (!client->session && !client->world->is_over)
         client_connect(client);
     else if (client->session && client->is_ending)

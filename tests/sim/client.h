@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/lib/grant.h"
 #include "proto/message.h"
 #include "tests/sim/node.h"
 #include "tests/sim/truth.h"
@@ -25,6 +26,7 @@ struct slot {
     enum slot_state state;
     int64_t fence;
     int64_t acquire_id;
+    struct lb_grant grant; // as the client library has it
 };
 
 // A request that is not answered.
@@ -43,7 +45,10 @@ struct line {
     enum op op;
     int key;
     char owner;
+    bool held;
     int64_t fence;
+    int64_t ttl_ms;
+    int64_t deadline_ms;
 };
 
 struct client {

@@ -132,7 +132,10 @@ void client_hears_reply(struct client *client, const struct reply *reply)
         .op = reply->op,
         .key = pending->ask.key,
         .owner = pending->ask.owner,
+        .held = reply->held,
         .fence = reply->fence,
+        .ttl_ms = reply->ttl_ms,
+        .deadline_ms = reply->deadline_ms,
     };
 
     *pending = client->pending[--client->pending_count];
@@ -148,6 +151,7 @@ void client_hears_notice(struct client *client, const struct notice *notice)
         .key = truth_key_of(notice->key),
         .owner = notice->owner[0],
         .fence = notice->fence,
+        .deadline_ms = notice->deadline_ms,
     };
     struct holding holding = client_holding(client, line.key, line.owner);
 
@@ -168,25 +172,49 @@ static void read_notice(struct client *client, const struct line *line)
 {
     struct slot *slot = slot_of(client, line->key, line->owner);
     struct holding holding = client_holding(client, line->key, line->owner);
+    struct notice notice = {
+        .kind = line->notice, .fence = line->fence, .deadline_ms = line->deadline_ms};
 
-    if (line->notice != NOTICE_LOST || slot->state != SLOT_HOLDING || slot->fence != line->fence)
+    if (slot->state != SLOT_HOLDING || slot->fence != line->fence)
+        return;
+    (void)grant_take_notice(&slot->grant, &notice);
+    if (line->notice != NOTICE_LOST)
         return;
     slot->state = SLOT_LOST;
     if (!sim_fault(&client->world->sim, FAULT_LOST_IGNORED))
         truth_client_done(&client->world->truth, &holding);
 }
 
-static void read_reply(struct client *client, const struct line *line)
+static void grant_hears(struct slot *slot, const struct line *line, int64_t now_ms)
 {
-    struct slot *slot;
+    struct reply reply = reply_blank();
 
-    if (line->op != OP_ACQUIRE)
-        return;
-    slot = slot_of(client, line->key, line->owner);
+    reply.fence = line->fence;
+    reply.ttl_ms = line->ttl_ms;
+    reply.deadline_ms = line->deadline_ms;
+    grant_take_answer(&slot->grant, &reply, now_ms);
+}
+
+static void read_acquired(struct slot *slot, const struct line *line)
+{
     if (slot->state != SLOT_WAITING || slot->acquire_id != line->id)
         return;
     slot->state = line->error == ERROR_NONE ? SLOT_HOLDING : SLOT_IDLE;
     slot->fence = line->fence;
+    slot->grant = (struct lb_grant){.deadline_ms = INT64_MIN};
+}
+
+static void read_reply(struct client *client, const struct line *line)
+{
+    struct slot *slot;
+
+    if (line->op != OP_ACQUIRE && line->op != OP_EXTEND && !(line->op == OP_CHECK && line->held))
+        return;
+    slot = slot_of(client, line->key, line->owner);
+    if (line->op == OP_ACQUIRE)
+        read_acquired(slot, line);
+    if (line->error == ERROR_NONE && slot->state == SLOT_HOLDING && slot->fence == line->fence)
+        grant_hears(slot, line, node_now_ms(client->node));
 }
 
 void client_read(struct client *client)

@@ -259,6 +259,22 @@ void truth_grants(struct truth *truth, const struct node *node, int key)
     tokens_grant(truth, token_name(node->run, node->serials[key]));
 }
 
+void truth_relied_on(struct truth *truth, const struct holding *holding)
+{
+    const struct truth_grant *grant = truth_find(truth, holding);
+
+    // A host whose clock stood still may have been taken to be past a deadline meanwhile.
+    if (!grant && truth->sim->fired[FAULT_BROKER_SUSPENDED])
+        return;
+    if (!grant)
+        sim_violate(truth->sim, "I1: %llu relies on k%d, which it has not",
+                    (unsigned long long)holding->session, holding->key);
+    if (!is_excused(truth, grant) && !is_in_quarantine(truth) &&
+        !owns_until(truth, grant, truth->sim->now_us))
+        sim_violate(truth->sim, "I1: %llu relies on k%d, which is not its own any more",
+                    (unsigned long long)holding->session, holding->key);
+}
+
 void truth_not_held(struct truth *truth, const struct holding *holding)
 {
     const struct truth_grant *grant = truth_find(truth, holding);

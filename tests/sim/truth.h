@@ -102,6 +102,9 @@ void truth_not_held(struct truth *truth, const struct holding *holding);
 // deadline, or was cut off.
 void truth_broken(struct truth *truth, int key);
 
+// The client relies on it now, for its library says that it has it.
+void truth_relied_on(struct truth *truth, const struct holding *holding);
+
 // The client is done with what it has of that key and owner; the connection's process ended.
 void truth_client_done(struct truth *truth, const struct holding *holding);
 void truth_client_gone(struct truth *truth, uint64_t session);
