@@ -107,6 +107,26 @@ static void judge_brokers(struct world *world)
     }
 }
 
+static bool is_of_a_running_broker(const struct world *world, const char *value)
+{
+    for (int i = 0; i < world->nodes_count; i++) {
+        if (world->nodes[i].run && token_run(token_parse(value)) == world->nodes[i].run)
+            return true;
+    }
+    return false;
+}
+
+// I10: whatever the server's clock does, a running broker leaves no lock behind; but for those that
+// an old snapshot or a renaming brought back.
+static void judge_left_behind(struct world *world, const char *name, const char *value)
+{
+    const uint64_t *fired = world->sim.fired;
+
+    if (value && is_of_a_running_broker(world, value) && !fired[FAULT_RESTART_SNAPSHOT] &&
+        !fired[FAULT_RESTART_AOF] && !fired[FAULT_STRANGER_RENAME])
+        sim_violate(&world->sim, "I10: %s is left behind with %s", name, value);
+}
+
 // What others left in the way for good; or a lock long forgotten that an old snapshot brought back,
 // and that a clock set back since keeps alive. Somebody would have to break it.
 static void tidy_up(struct world *world)
@@ -114,12 +134,15 @@ static void tidy_up(struct world *world)
     int64_t latest_ms = server_wall_ms(world->server) + world->sim.ttl_max_ms;
 
     for (int key = 0; key < world->keys_count; key++) {
+        const char *name = truth_redis_key(key);
         const char *value;
         int64_t expires_ms;
 
-        if (server_look(world->server, truth_redis_key(key), &value, &expires_ms) &&
-            (!value || expires_ms > latest_ms))
-            (void)server_delete(world->server, truth_redis_key(key));
+        if (!server_look(world->server, name, &value, &expires_ms) ||
+            (value && expires_ms <= latest_ms))
+            continue;
+        judge_left_behind(world, name, value);
+        (void)server_delete(world->server, name);
     }
 }
 
