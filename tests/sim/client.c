@@ -107,7 +107,7 @@ static void slot_act(struct client *client, int key, int owner)
             slot_extend(client, key, owner);
         else if (one_in(client, 5))
             slot_ask(client, OP_CHECK, key, owner);
-        else if (!one_in(client, 3))
+        else if (client->is_holder ? one_in(client, 100) : !one_in(client, 3))
             slot_release(client, key, owner);
         break;
     case SLOT_LOST:
@@ -239,6 +239,7 @@ void client_init(struct client *client, struct world *world, struct node *node, 
     client->node = node;
     client->id = id;
     client->next_id = 1;
+    client->is_holder = one_in(client, 8);
     client->think_us = thinks_us[below(client, LB_ARRAY_LENGTH(thinks_us))];
     sim_at(&world->sim, below(client, 50000), client_act, client, 0);
 }

@@ -33,6 +33,7 @@ struct slot {
 struct pending {
     struct ask ask;
     uint64_t arrival; // in which order its broker stepped it; 0: not yet
+    int64_t stepped_us;
     int64_t asked_us;
 };
 
@@ -59,6 +60,7 @@ struct client {
     int64_t next_id;
     int64_t think_us;
     int64_t stalled_until_us;
+    bool is_holder; // it keeps what it has for long
     bool is_ending; // it only waits for what it asked for, and gives it back
     struct slot slots[TRUTH_KEYS_MAX][CLIENT_OWNERS];
     struct pending pending[CLIENT_PENDING_MAX];
@@ -77,6 +79,9 @@ void client_ended_by_broker(struct client *client);
 
 // The clients of that node do nothing until then.
 void clients_stall(struct world *world, const struct node *node, int64_t until_us);
+
+// I18: a waiter is answered at its own deadline, whatever becomes of the server.
+void clients_judge_waits(struct world *world, const struct node *node);
 
 // Faults are over: asks once more for each key, gives back at once what it gets, and asks for no
 // more.

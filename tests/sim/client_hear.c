@@ -8,6 +8,11 @@
 #include "proto/request.h"
 #include "tests/sim/world.h"
 
+// A try waits for its one question, for as long as a command may take here, or the link to come up;
+// a broker may be late by a timer and what it does at once.
+#define TRY_MS       270
+#define WAIT_LATE_MS 400
+
 struct holding client_holding(struct client *client, int key, char owner)
 {
     return (struct holding){client->node, client->session, key, owner};
@@ -53,6 +58,29 @@ void client_is_asking(struct client *client, int64_t id, uint64_t arrival)
 
     if (pending && !pending->arrival)
         pending->arrival = arrival;
+    if (pending)
+        pending->stepped_us = client->world->sim.now_us;
+}
+
+static void judge_wait(const struct client *client, const struct pending *pending)
+{
+    int64_t wait_ms = pending->ask.wait_ms ? pending->ask.wait_ms : TRY_MS;
+    int64_t late_us = client->world->sim.now_us - pending->stepped_us - wait_ms * 1000;
+
+    if (pending->ask.op == OP_ACQUIRE && pending->arrival && pending->ask.wait_ms >= 0 &&
+        client->node->stopped_until_us < pending->stepped_us && late_us > WAIT_LATE_MS * 1000)
+        sim_violate(&client->world->sim, "I18: n%d does not answer c%d's %lld in time",
+                    client->node->id, client->id, (long long)pending->ask.id);
+}
+
+void clients_judge_waits(struct world *world, const struct node *node)
+{
+    for (int i = 0; i < world->clients_count; i++) {
+        const struct client *client = &world->clients[i];
+
+        for (int j = 0; j < client->pending_count && client->node == node; j++)
+            judge_wait(client, &client->pending[j]);
+    }
 }
 
 // I17: of those who wait on one host the first one comes first.
@@ -86,16 +114,18 @@ static void judge_success(struct client *client, const struct pending *pending,
 
     if (ask->op == OP_ACQUIRE) {
         judge_order(client, pending);
-        truth_granted(truth, &holding, reply, client->node->serials[ask->key]);
+        truth_granted(truth, &holding, reply, ask->max_hold_ms);
     } else if (ask->op == OP_EXTEND || (ask->op == OP_CHECK && reply->held)) {
         truth_affirmed(truth, &holding, reply->fence, reply->deadline_ms);
     } else if (ask->op == OP_CHECK) {
         truth_not_held(truth, &holding);
     } else if (ask->op == OP_BREAK) {
         truth_broken(truth, ask->key);
-    } else if (ask->op == OP_RELEASE) {
-        truth->released++;
+    } else if (ask->op == OP_RELEASE && strcmp(reply->outcome, "released") == 0) {
+        truth_released(truth, &holding);
     }
+    if (ask->op == OP_EXTEND && ask->max_hold_ms != LB_NONE)
+        truth_capped(truth, &holding);
 }
 
 // I18: with all faults over, whoever waits for as long as it takes is granted its lock.
@@ -162,7 +192,7 @@ void client_hears_notice(struct client *client, const struct notice *notice)
     if (notice->kind != NOTICE_LOST)
         truth_affirmed(truth, &holding, notice->fence, notice->deadline_ms);
     else
-        truth_lost(truth, &holding, notice->fence, notice->deadline_ms);
+        truth_lost(truth, &holding, notice);
     truth->suspected += notice->kind == NOTICE_SUSPECT;
     truth->recovered += notice->kind == NOTICE_OK;
     line_add(client, &line);

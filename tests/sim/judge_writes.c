@@ -33,6 +33,8 @@ void truth_sends(struct truth *truth, struct node *node, const struct backend_op
 {
     uint64_t name = token_name(node->run, op->serial);
 
+    if (op->kind == BACKEND_BREAK)
+        node->breaks_us[truth_key_of(op->key)] = truth->sim->now_us;
     if (op->kind == BACKEND_RELEASE)
         tokens_give_back(truth, name);
     if (op->kind != BACKEND_ACQUIRE && op->kind != BACKEND_RENEW)
@@ -99,15 +101,36 @@ static void judge_deletion(struct truth *truth, int key, const struct server_wri
     }
 }
 
+static bool clock_was_set_far(const struct truth *truth)
+{
+    const uint64_t *fired = truth->sim->fired;
+
+    return fired[FAULT_CLOCK_FORWARD] || fired[FAULT_CLOCK_BACK] || fired[FAULT_BROKER_SUSPENDED];
+}
+
+// A lost key is set again only while a loss of data is waited out.
+static void judge_setting_again(const struct truth *truth, const struct server_write *write,
+                                const struct node *node)
+{
+    const uint64_t *fired = truth->sim->fired;
+    bool may_be_waited_out = fired[FAULT_MARKER_DELETED] || fired[FAULT_RESTART_WHOLE] ||
+                             fired[FAULT_SERVER_OOM] ||
+                             truth->sim->now_us < 3 * truth->sim->ttl_max_ms * 1000;
+
+    if (!write->old_value && strcmp(write->script, "renew") == 0 && !may_be_waited_out &&
+        !clock_was_set_far(truth) &&
+        truth->sim->now_us > truth_quarantine_until_us(truth) + NUDGES_US)
+        sim_violate(truth->sim, "n%d sets %s again, and nothing was lost", node->id, write->key);
+}
+
 // I10: once a broker is done with a token no command of its own may set it or push it out, and none
 // may in any case long after it was sent. Clocks that are set by far let neither be known.
 static void judge_lateness(const struct truth *truth, const struct server_write *write,
                            const struct node *node)
 {
     uint64_t name = token_parse(write->new_value);
-    const uint64_t *fired = truth->sim->fired;
 
-    if (fired[FAULT_CLOCK_FORWARD] || fired[FAULT_CLOCK_BACK] || fired[FAULT_BROKER_SUSPENDED])
+    if (clock_was_set_far(truth))
         return;
     if (tokens_is_settled(truth, name))
         sim_violate(truth->sim, "I10: n%d (%s) sets %s to a token that it is done with", node->id,
@@ -127,12 +150,20 @@ static void judge_setting(struct truth *truth, const struct server_write *write,
         sim_violate(truth->sim, "I24: n%d takes %s too soon after a loss of data", node->id,
                     write->key);
     judge_lateness(truth, write, node);
+    judge_setting_again(truth, write, node);
     if (is_taken)
         tokens_set(truth, token_parse(write->new_value));
     if (write->old_value && write->new_expires_ms < write->old_expires_ms &&
         write->old_expires_ms != SERVER_FOREVER)
         sim_violate(truth->sim, "I2: n%d (%s) brings the expiry of %s nearer", node->id,
                     write->script, write->key);
+}
+
+// A break is as late as anything else, and then takes what was not meant.
+static void judge_break(const struct truth *truth, const struct node *node, int key)
+{
+    if (!clock_was_set_far(truth) && truth->sim->now_us > node->breaks_us[key] + LATE_US)
+        sim_violate(truth->sim, "n%d breaks k%d long after it was told to", node->id, key);
 }
 
 static void lock_written(struct truth *truth, const struct server_write *write, struct node *node)
@@ -142,13 +173,16 @@ static void lock_written(struct truth *truth, const struct server_write *write, 
     if (strcmp(write->script, "break") == 0) {
         tokens_excuse(truth, token_parse(write->old_value));
         truth_excuse_key(truth, key);
+        judge_break(truth, node, key);
         return;
     }
     judge_ownership(truth, write, node);
-    if (write->new_value)
+    if (write->new_value) {
         judge_setting(truth, write, node);
-    else
-        judge_deletion(truth, key, write);
+        return;
+    }
+    judge_deletion(truth, key, write);
+    tokens_delete(truth, token_parse(write->old_value));
 }
 
 // A broker that never saw a marker takes a server that was emptied for one that never had any. That
@@ -162,7 +196,7 @@ static void marker_written(struct truth *truth, const struct server_write *write
     if (truth->sim->now_us >= truth_quarantine_until_us(truth) ||
         since_us >= truth->lost_us - NUDGES_US)
         return;
-    if (node->saw_marker)
+    if (node->saw_marker || !truth->was_flushed)
         sim_violate(truth->sim, "I24: n%d ignores a loss of data", node->id);
     sim_tell(truth->sim, "n%d does not know of a loss of data", node->id);
     truth_excuse_all(truth);

@@ -3,6 +3,8 @@
 
 #include "tests/sim/tokens.h"
 
+#define FAR_STEP_MS 60000 // certain to be seen through the slowest of links
+
 #define NUDGE_MAX_MS 40 // of a lease of 1 s, 50 ms are tolerated
 
 static int64_t below(struct world *world, int64_t bound)
@@ -25,18 +27,26 @@ static int64_t two_leases_us(struct world *world)
     return up_to_us(world, 2 * world->sim.ttl_max_ms);
 }
 
+static void restart(struct world *world, enum restart how)
+{
+    world->truth.was_flushed = false;
+    server_restart(world->server, how);
+}
+
 static void restarts_tick(struct world *world)
 {
     if (happens(world, FAULT_RESTART_EMPTY))
-        server_restart(world->server, RESTART_WITH_NOTHING);
+        restart(world, RESTART_WITH_NOTHING);
     if (happens(world, FAULT_RESTART_AOF))
-        server_restart(world->server, RESTART_WITHOUT_LAST_SECOND);
+        restart(world, RESTART_WITHOUT_LAST_SECOND);
     if (happens(world, FAULT_RESTART_SNAPSHOT))
-        server_restart(world->server, RESTART_FROM_SNAPSHOT);
+        restart(world, RESTART_FROM_SNAPSHOT);
     if (happens(world, FAULT_RESTART_WHOLE))
-        server_restart(world->server, RESTART_WITH_ALL);
-    if (happens(world, FAULT_FLUSHALL))
+        restart(world, RESTART_WITH_ALL);
+    if (happens(world, FAULT_FLUSHALL)) {
+        world->truth.was_flushed = true;
         server_flush_all(world->server);
+    }
 }
 
 static void refusals_tick(struct world *world)
@@ -77,7 +87,8 @@ static void clock_tick(struct world *world)
     if (happens(world, FAULT_CLOCK_FORWARD)) {
         truth_excuse_all(&world->truth);
         world->truth.lost_us = INT64_MIN; // no wait by that clock means anything
-        server_step_clock(world->server, 100 + below(world, 3600000));
+        server_step_clock(world->server, FAR_STEP_MS + below(world, 3600000));
+        truth_clock_set_ahead(&world->truth);
     }
     if (happens(world, FAULT_CLOCK_BACK)) {
         truth_clock_set_back(&world->truth);
@@ -170,6 +181,9 @@ static void on_persist_noticed(void *subject, uint64_t key)
     if (!server_look(world->server, truth_redis_key((int)key), &value, &expires_ms) || !value ||
         expires_ms != SERVER_FOREVER || !token_parse(value))
         return;
+    if (world->sim.now_us >= world->persisted_us[key] + 2 * world->sim.ttl_max_ms * 1000 &&
+        !world->sim.fired[FAULT_RESTART_SNAPSHOT] && !world->sim.fired[FAULT_RESTART_AOF])
+        truth_never_expires(&world->truth, (int)key);
     truth_excuse_key(&world->truth, (int)key);
     (void)server_expire(world->server, truth_redis_key((int)key), 1);
 }
@@ -195,9 +209,11 @@ static void strangers_tick(struct world *world)
         make_list(world, key);
     if (happens(world, FAULT_STRANGER_RENAME))
         rename_key(world, key);
-    if (happens(world, FAULT_STRANGER_PERSIST) && server_persist(world->server, name))
-        sim_at(&world->sim, world->sim.now_us + two_leases_us(world), on_persist_noticed, world,
-               (uint64_t)key);
+    if (happens(world, FAULT_STRANGER_PERSIST) && server_persist(world->server, name)) {
+        world->persisted_us[key] = world->sim.now_us;
+        sim_at(&world->sim, world->sim.now_us + 2 * world->sim.ttl_max_ms * 1000,
+               on_persist_noticed, world, (uint64_t)key);
+    }
     if (happens(world, FAULT_STRANGER_SHORTENS)) {
         truth_excuse_key(&world->truth, key);
         (void)server_expire(world->server, name, 1 + below(world, 1000));

@@ -117,6 +117,8 @@ void node_start(struct node *node)
     lb_assert(node->run == 0);
     node->run = ++node->world->runs;
     node->saw_marker = false;
+    node->heard_ms = INT64_MIN;
+    memset(node->fences, 0, sizeof(node->fences));
     node->is_draining = false;
     node->config.ttl_max_ms = node->sim->ttl_max_ms;
     token_instance(node->run, instance);

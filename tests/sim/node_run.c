@@ -152,6 +152,8 @@ static void marker_look(struct node *node, const struct event *event)
     const struct backend_outcome *outcome = &event->outcome;
     uint8_t kind = node->kinds[outcome->op_id % NODE_KINDS];
 
+    if (event->kind == EVENT_BACKEND_OUTCOME && outcome->server_ms > node->heard_ms)
+        node->heard_ms = outcome->server_ms;
     if (event->kind == EVENT_BACKEND_OUTCOME && outcome->server_ms != LB_NONE &&
         outcome->result != RESULT_LATE && (kind == BACKEND_ACQUIRE || kind == BACKEND_RENEW))
         node->saw_marker = true;
@@ -285,6 +287,7 @@ static void node_act(void *subject, uint64_t wanted)
     if (!run_all(node))
         return;
     judge_ended(node);
+    clients_judge_waits(node->world, node);
     truth_after_run(&node->world->truth, node);
     link_set_urgent(node->link, broker_kept_count(node->broker) > 0);
     if (is_drained(node))

@@ -97,6 +97,16 @@ void tokens_grant(struct truth *truth, uint64_t name)
     find_or_add(truth, name)->is_granted = true;
 }
 
+void tokens_delete(struct truth *truth, uint64_t name)
+{
+    find_or_add(truth, name)->is_deleted = true;
+}
+
+bool tokens_is_deleted(const struct truth *truth, uint64_t name)
+{
+    return find(truth, name)->is_deleted;
+}
+
 void tokens_settle(struct truth *truth, uint64_t name)
 {
     find_or_add(truth, name)->is_settled = true;

@@ -21,6 +21,8 @@ void tokens_excuse(struct truth *truth, uint64_t name);
 bool tokens_is_excused(const struct truth *truth, uint64_t name);
 void tokens_set(struct truth *truth, uint64_t name);
 void tokens_grant(struct truth *truth, uint64_t name);
+void tokens_delete(struct truth *truth, uint64_t name);
+bool tokens_is_deleted(const struct truth *truth, uint64_t name);
 void tokens_settle(struct truth *truth, uint64_t name);
 bool tokens_is_settled(const struct truth *truth, uint64_t name);
 

@@ -14,6 +14,9 @@
 // By so much a deadline may come nearer for a step of the server's clock that leases tolerate.
 #define STEP_MS 100
 
+// By so much a broker's timer may be late.
+#define TIMERS_LATE_MS 45
+
 void truth_init(struct truth *truth, struct sim *sim)
 {
     memset(truth, 0, sizeof(*truth));
@@ -159,22 +162,69 @@ static void judge_fence(const struct truth *truth, struct truth_key *key,
                     granted->holding.key, (long long)granted->fence, (long long)key->last_fence);
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// As the protocol has it, and not as the broker computes it.
+static int64_t margin_of(int64_t ttl_ms)
+{
+    int64_t tenth_ms = ttl_ms / 10;
+
+    return least(tenth_ms > 100 ? tenth_ms : 100, 3000);
+}
+
+// I3, and that a cap is kept.
+static void judge_left(const struct truth *truth, const struct truth_grant *granted, int64_t ttl_ms,
+                       int64_t max_hold_ms)
+{
+    const struct node *node = granted->holding.node;
+    int64_t left_ms = granted->deadline_ms - local_ms(node);
+    int64_t wanted_ms = margin_of(ttl_ms);
+
+    if (max_hold_ms != LB_NONE)
+        wanted_ms = least(wanted_ms, max_hold_ms / 2);
+    if (left_ms < wanted_ms)
+        sim_violate(truth->sim, "I3: n%d grants k%d with %lld ms left", node->id,
+                    granted->holding.key, (long long)left_ms);
+    if (max_hold_ms != LB_NONE && left_ms > max_hold_ms)
+        sim_violate(truth->sim, "n%d grants k%d for %lld ms, longer than may be", node->id,
+                    granted->holding.key, (long long)left_ms);
+}
+
+// A broker's own fences rise whatever becomes of the counter and of the clock.
+static void judge_own_fence(const struct truth *truth, const struct truth_grant *granted)
+{
+    struct node *node = granted->holding.node;
+    int64_t *last = &node->fences[granted->holding.key];
+
+    if (granted->fence <= *last)
+        sim_violate(truth->sim, "I12: n%d itself grants k%d with fence %lld after %lld", node->id,
+                    granted->holding.key, (long long)granted->fence, (long long)*last);
+    *last = granted->fence;
+}
+
 void truth_granted(struct truth *truth, const struct holding *holding, const struct reply *reply,
-                   uint64_t serial)
+                   int64_t max_hold_ms)
 {
     struct truth_key *key = &truth->keys[holding->key];
     struct truth_grant granted = {
         .holding = *holding,
         .run = holding->node->run,
-        .serial = serial,
+        .serial = holding->node->serials[holding->key],
         .fence = reply->fence,
         .deadline_ms = reply->deadline_ms,
+        .told_us = truth->sim->now_us,
+        .has_cap = max_hold_ms != LB_NONE,
     };
 
     judge_fresh(truth, holding->node, reply->deadline_ms);
     judge_exclusion(truth, &granted);
     judge_deadline(truth, &granted);
+    judge_left(truth, &granted, reply->ttl_ms, max_hold_ms);
     judge_fence(truth, key, &granted);
+    judge_own_fence(truth, &granted);
     forget_past(key);
     lb_assert(key->grants_count < TRUTH_GRANTS_MAX);
     key->grants[key->grants_count++] = granted;
@@ -224,11 +274,27 @@ void truth_affirmed(struct truth *truth, const struct holding *holding, int64_t 
         sim_violate(truth->sim, "n%d takes back from %llu what was promised of k%d",
                     holding->node->id, (unsigned long long)holding->session, holding->key);
     grant->deadline_ms = deadline_ms;
+    grant->told_us = truth->sim->now_us;
     judge_deadline(truth, grant);
 }
 
-void truth_lost(struct truth *truth, const struct holding *holding, int64_t fence,
-                int64_t deadline_ms)
+// I4: told a margin before, by a broker that runs without being held up.
+static void judge_told_early(const struct truth *truth, const struct truth_grant *grant,
+                             const struct notice *notice)
+{
+    const struct node *node = grant->holding.node;
+    bool ran_out =
+        strcmp(notice->reason, "expired") == 0 || strcmp(notice->reason, "not_renewed") == 0;
+    bool was_held_up = truth->sim->now_us < node->stopped_until_us + 1000000;
+
+    if (ran_out && !was_held_up && !grant->has_cap && !is_excused(truth, grant) &&
+        notice->deadline_ms - local_ms(node) < margin_of(0) - TIMERS_LATE_MS)
+        sim_violate(truth->sim, "I4: n%d tells %llu only %lld ms before that k%d is lost", node->id,
+                    (unsigned long long)grant->holding.session,
+                    (long long)(notice->deadline_ms - local_ms(node)), grant->holding.key);
+}
+
+void truth_lost(struct truth *truth, const struct holding *holding, const struct notice *notice)
 {
     struct truth_grant *grant = find_newest(truth, holding);
 
@@ -237,11 +303,30 @@ void truth_lost(struct truth *truth, const struct holding *holding, int64_t fenc
         return;
     if (grant->is_over && !grant->is_lost) // its release is on the way
         return;
-    if (grant->is_lost || grant->fence != fence)
+    if (grant->is_lost || grant->fence != notice->fence)
         sim_violate(truth->sim, "I4: n%d tells %llu twice, or wrongly, that k%d is lost",
                     holding->node->id, (unsigned long long)holding->session, holding->key);
+    judge_told_early(truth, grant, notice);
     grant->is_lost = true;
-    grant->deadline_ms = deadline_ms;
+    grant->deadline_ms = notice->deadline_ms;
+}
+
+void truth_capped(struct truth *truth, const struct holding *holding)
+{
+    struct truth_grant *grant = find_newest(truth, holding);
+
+    if (grant)
+        grant->has_cap = true;
+}
+
+void truth_released(struct truth *truth, const struct holding *holding)
+{
+    const struct truth_grant *grant = find_newest(truth, holding);
+
+    truth->released++;
+    if (grant && !tokens_is_deleted(truth, token_name(grant->run, grant->serial)))
+        sim_violate(truth->sim, "n%d tells %llu that k%d is released, and it is not",
+                    holding->node->id, (unsigned long long)holding->session, holding->key);
 }
 
 void truth_broken(struct truth *truth, int key)
@@ -302,6 +387,18 @@ void truth_client_gone(struct truth *truth, uint64_t session)
     }
 }
 
+// A broker that has an answer from after the server's clock jumped far ahead knows that every lease
+// from before is over.
+static void judge_far_step(const struct truth *truth, const struct truth_grant *grant)
+{
+    const struct node *node = grant->holding.node;
+
+    if (truth->far_step_us && !truth->clock_was_set_back && node->heard_ms >= truth->far_step_ms &&
+        grant->told_us < truth->far_step_us)
+        sim_violate(truth->sim, "I4: n%d knows that the clock jumped, and not that k%d is lost",
+                    node->id, grant->holding.key);
+}
+
 // I4: as long as a running broker has not said `lost`, the key is its holder's.
 void truth_after_run(struct truth *truth, struct node *node)
 {
@@ -310,7 +407,10 @@ void truth_after_run(struct truth *truth, struct node *node)
             const struct truth_grant *grant = &truth->keys[key].grants[i];
 
             if (grant->holding.node != node || grant->is_over || grant->is_lost ||
-                !is_served(grant) || is_in_quarantine(truth) || is_excused(truth, grant))
+                !is_served(grant))
+                continue;
+            judge_far_step(truth, grant);
+            if (is_in_quarantine(truth) || is_excused(truth, grant))
                 continue;
             if (!owns_until(truth, grant, truth->sim->now_us))
                 sim_violate(truth->sim, "I4: n%d has not told %llu that k%d is lost", node->id,
@@ -371,6 +471,23 @@ void truth_foreign_got(struct truth *truth, int key)
         if (truth_is_active(grant) && !is_excused(truth, grant))
             sim_violate(truth->sim, "I2: another program gets k%d, which %llu on n%d has", key,
                         (unsigned long long)grant->holding.session, grant->holding.node->id);
+    }
+}
+
+void truth_clock_set_ahead(struct truth *truth)
+{
+    truth->far_step_us = truth->sim->now_us;
+    truth->far_step_ms = server_wall_ms(truth->server);
+}
+
+void truth_never_expires(struct truth *truth, int key)
+{
+    for (int i = 0; i < truth->keys[key].grants_count; i++) {
+        const struct truth_grant *grant = &truth->keys[key].grants[i];
+
+        if (!grant->is_over && !grant->is_lost && is_served(grant))
+            sim_violate(truth->sim, "I2: n%d leaves k%d, which it holds, without expiry",
+                        grant->holding.node->id, key);
     }
 }
 

@@ -33,6 +33,8 @@ struct truth_grant {
     uint64_t serial;
     int64_t fence;
     int64_t deadline_ms; // told last, on the node's clock
+    int64_t told_us;     // when it was
+    bool has_cap;        // max_hold_ms was given
     bool is_lost;        // told
     bool is_over;        // its client is done with it, or never knew of it
 };
@@ -54,6 +56,7 @@ struct truth_token {
     bool is_given_back;
     bool is_granted;
     bool is_settled;
+    bool is_deleted; // by its broker
     int64_t sent_us; // when a command that can set it was sent last
 };
 
@@ -63,7 +66,10 @@ struct truth {
     struct truth_key keys[TRUTH_KEYS_MAX];
     struct truth_token *tokens; // TRUTH_TOKENS, a hash table
     size_t tokens_count;
-    int64_t lost_us; // when data was lost last; INT64_MIN: never
+    int64_t lost_us;     // when data was lost last; INT64_MIN: never
+    bool was_flushed;    // it was by FLUSHALL, which leaves no trace but the missing marker
+    int64_t far_step_us; // when the server's clock jumped far ahead last; 0: never
+    int64_t far_step_ms; // what it showed then
     bool clock_was_set_back;
     bool fence_was_lost; // with both, fences have nothing left to rise from
     uint64_t granted, lost, suspected, recovered, released, stale;
@@ -89,11 +95,14 @@ void truth_grants(struct truth *truth, const struct node *node, int key);
 // A broker writes to a client that is connected: a grant; that a grant is still valid until a
 // deadline (extend, check, suspect, ok); that it is lost.
 void truth_granted(struct truth *truth, const struct holding *holding, const struct reply *reply,
-                   uint64_t serial);
+                   int64_t max_hold_ms);
 void truth_affirmed(struct truth *truth, const struct holding *holding, int64_t fence,
                     int64_t deadline_ms);
-void truth_lost(struct truth *truth, const struct holding *holding, int64_t fence,
-                int64_t deadline_ms);
+void truth_lost(struct truth *truth, const struct holding *holding, const struct notice *notice);
+
+// A cap is on the grant from now on. The broker says that the key is given back.
+void truth_capped(struct truth *truth, const struct holding *holding);
+void truth_released(struct truth *truth, const struct holding *holding);
 
 // A broker says that the client has no such grant.
 void truth_not_held(struct truth *truth, const struct holding *holding);
@@ -128,6 +137,12 @@ void truth_excuse_all(struct truth *truth);
 
 // Another program has just got a key that was free.
 void truth_foreign_got(struct truth *truth, int key);
+
+// The server's clock was set ahead by far just now.
+void truth_clock_set_ahead(struct truth *truth);
+
+// A key was without expiry for two leases: a holder's broker must have seen to it.
+void truth_never_expires(struct truth *truth, int key);
 
 // The server's clock was set back by far; the fence counter is gone.
 void truth_clock_set_back(struct truth *truth);

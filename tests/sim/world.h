@@ -29,7 +29,8 @@ struct world {
     uint64_t operations; // requests so far
     int64_t nudged_us;   // when the server's clock was nudged last
     int64_t fence_deleted_us;
-    bool is_over; // clients only leave
+    int64_t persisted_us[TRUTH_KEYS_MAX]; // when a key's expiry was taken away last
+    bool is_over;                         // clients only leave
 };
 
 // Sets a world up from the seed. Everything of it is allocated or embedded here.

@@ -251,8 +251,8 @@ static void script_run(struct state *state)
         "return #ARGV + #KEYS",
         "local a = redis.call('TIME') local b = redis.call('TIME') return a[1] == b[1] and 1 or 1",
         "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], 'x')",
-        "redis.call('PEXPIRE', KEYS[1], 70000) return redis.pcall('SET', KEYS[1], 'x', 'PX', "
-        "80000)",
+        ("redis.call('PEXPIRE', KEYS[1], 70000) return redis.pcall('SET', KEYS[1], 'x', 'PX', "
+         "80000)"),
         "return pcall(redis.call, 'SET', KEYS[1], 'y')",
         "return string.format('%.0f', 9007199254740991)",
         "return tostring(redis.replicate_commands())",
