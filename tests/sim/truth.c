@@ -455,8 +455,11 @@ void truth_excuse_node(struct truth *truth, const struct node *node)
 
 void truth_excuse_all(struct truth *truth)
 {
-    for (int key = 0; key < TRUTH_KEYS_MAX; key++)
+    for (int key = 0; key < TRUTH_KEYS_MAX; key++) {
         truth_excuse_key(truth, key);
+        for (int i = 0; i < NODES_MAX; i++) // what is got and not told yet, too
+            tokens_excuse(truth, node_of(truth->sim, i)->tokens[key]);
+    }
 }
 
 void truth_foreign_got(struct truth *truth, int key)

@@ -98,8 +98,11 @@ def later_deadline(client, grant):
 
 def nobody_is_granted_before(deadline_ms, lab, redis, other, key):
     """Neither a broker that knew Redis before its loss, nor one that did not; returns the grant."""
+    waiting = [other.send("acquire", key=key, ttl_ms=T, wait_ms=-1)]
+    # A flush leaves no trace for one that comes first and never saw the marker.
+    wait_until(lambda: redis.client.get("lockbroker:meta:epoch"), "the loss is seen")
     new = careful_daemon(lab, redis, name="new").client()
-    waiting = [client.send("acquire", key=key, ttl_ms=T, wait_ms=-1) for client in (other, new)]
+    waiting.append(new.send("acquire", key=key, ttl_ms=T, wait_ms=-1))
     wait_until(lambda: other.has(id=waiting[0]) or new.has(id=waiting[1]), "a grant")
     client, request_id = ((other, waiting[0]) if other.has(id=waiting[0]) else (new, waiting[1]))
     second = client.reply(request_id)
