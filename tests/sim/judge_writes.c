@@ -196,7 +196,8 @@ static void marker_written(struct truth *truth, const struct server_write *write
     if (truth->sim->now_us >= truth_quarantine_until_us(truth) ||
         since_us >= truth->lost_us - NUDGES_US)
         return;
-    if (node->saw_marker || !truth->was_flushed)
+    // What it sent before it saw the marker says so too.
+    if ((node->saw_marker && truth->sim->now_us > node->saw_us + LATE_US) || !truth->was_flushed)
         sim_violate(truth->sim, "I24: n%d ignores a loss of data", node->id);
     sim_tell(truth->sim, "n%d does not know of a loss of data", node->id);
     truth_excuse_all(truth);

@@ -51,6 +51,7 @@ struct node {
     struct link *link;
     struct broker_config config;
     bool saw_marker; // this process has
+    int64_t saw_us;  // since when
     bool is_draining;
     int64_t drain_until_ms;
     int64_t stopped_until_us; // in true time

@@ -146,6 +146,13 @@ static void request_expand(const struct ask *ask, struct request *ret_request)
     ret_request->fence = ask->fence;
 }
 
+static void marker_seen(struct node *node)
+{
+    if (!node->saw_marker)
+        node->saw_us = node->sim->now_us;
+    node->saw_marker = true;
+}
+
 // As the core has it: whoever an acquire or renewal was executed for has seen the marker.
 static void marker_look(struct node *node, const struct event *event)
 {
@@ -156,7 +163,7 @@ static void marker_look(struct node *node, const struct event *event)
         node->heard_ms = outcome->server_ms;
     if (event->kind == EVENT_BACKEND_OUTCOME && outcome->server_ms != LB_NONE &&
         outcome->result != RESULT_LATE && (kind == BACKEND_ACQUIRE || kind == BACKEND_RENEW))
-        node->saw_marker = true;
+        marker_seen(node);
 }
 
 // Texts are where the input is now.
