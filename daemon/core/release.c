@@ -157,6 +157,14 @@ static void release_settle(struct broker *broker, struct lock *lock, int64_t ser
     release_pause(broker, lock, pause_ms);
 }
 
+// A server that says no will do so again, to every lock that is to be given back.
+static int64_t retry_pause_ms(const struct broker *broker, const struct lock *lock,
+                              enum backend_result result)
+{
+    return result == RESULT_REFUSED ? broker->retry_max_ms
+                                    : lease_retry_pause(lock->main_op_ttl_ms);
+}
+
 void release_outcome(struct broker *broker, struct lock *lock,
                      const struct backend_outcome *outcome)
 {
@@ -185,7 +193,7 @@ void release_outcome(struct broker *broker, struct lock *lock,
         if (lock->grant)
             broker->stats.release_unconfirmed++;
         release_answer(broker, lock, "unconfirmed", NULL);
-        release_pause(broker, lock, lease_retry_pause(lock->main_op_ttl_ms));
+        release_pause(broker, lock, retry_pause_ms(broker, lock, outcome->result));
         break;
     }
 }

@@ -37,7 +37,8 @@
     "  if longest == 0 then return 0 end\n"                                                        \
     "  local info = redis.call('INFO', 'server')\n"                                                \
     "  local run = string.match(info, 'run_id:(%w+)') or '?'\n"                                    \
-    "  local marker = redis.call('GET', key) or ''\n"                                              \
+    "  local marker = redis.pcall('GET', key)\n"                                                   \
+    "  if type(marker) ~= 'string' then marker = '' end\n"                                         \
     "  local seen_run, since, ttl = string.match(marker, '^(%S+) (%d+) (%d+)$')\n"                 \
     "  since = tonumber(since) or now\n"                                                           \
     "  ttl = tonumber(ttl) or 0\n"                                                                 \
@@ -59,10 +60,19 @@
     "  return left > 0 and left or 0\n"                                                            \
     "end\n"
 
+// The fence counter's value; nil when it has none, or one that no clock shows before the year 2223:
+// if whatever somebody wrote there were believed, there would soon be no fence left.
+#define SCRIPT_FENCE                                                                               \
+    "local function fence_of(key)\n"                                                               \
+    "  local stored = redis.pcall('GET', key)\n"                                                   \
+    "  stored = type(stored) == 'string' and tonumber(stored)\n"                                   \
+    "  if stored and stored <= 8000000000000000 then return math.floor(stored) end\n"              \
+    "end\n"
+
 // KEYS: lock, fence counter, epoch marker. ARGV: token, ttl in ms, fence floor, not after, longest
 // ttl, whether a marker was seen.
 // Lua's own conversion of numbers to text cuts them at 14 digits, hence %.0f.
-static const char acquire_text[] = SCRIPT_BEGIN SCRIPT_EPOCH "if " SCRIPT_LATE(
+static const char acquire_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE "if " SCRIPT_LATE(
     "ARGV[4]") " then return {now, 4} end\n"
                "local wait, failure = epoch_wait(KEYS[3], ARGV[5], ARGV[6])\n"
                "if failure then return failure end\n" SCRIPT_GET
@@ -73,10 +83,10 @@ static const char acquire_text[] = SCRIPT_BEGIN SCRIPT_EPOCH "if " SCRIPT_LATE(
                "local pttl = value and redis.call('PTTL', KEYS[1])\n"
                "local ttl = tonumber(ARGV[2])\n"
                "local floor = tonumber(ARGV[3])\n"
-               "local stored = tonumber(redis.call('GET', KEYS[2]) or '')\n"
+               "local stored = fence_of(KEYS[2])\n"
                "local fence = tonumber(time[1]) * 1000000 + tonumber(time[2])\n"
-               "if stored and stored >= fence and stored <= 9007199254740991 then\n"
-               "  fence = math.floor(stored) + 1\n"
+               "if stored and stored >= fence then\n"
+               "  fence = stored + 1\n"
                "end\n"
                "if floor >= fence then fence = floor + 1 end\n"
                "if fence > 9007199254740991 then return redis.error_reply('NOFENCE no fence is "
@@ -93,7 +103,7 @@ static const char acquire_text[] = SCRIPT_BEGIN SCRIPT_EPOCH "if " SCRIPT_LATE(
 // a marker was seen, then the locks' tokens, then their ttls in ms.
 // Without memory in the server what is there is still renewed: that needs none.
 // GT never touches a key without expiry, and answers 0 also when the key has longer to live.
-static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH
+static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
     "local count = #KEYS - 2\n"
     "local results = {now}\n"
     "if " SCRIPT_LATE(
@@ -106,7 +116,7 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH
                    "failure end\n"
                    "local call = redis.call\n"
                    "local function raise_fence()\n"
-                   "  local stored = tonumber(call('GET', KEYS[1]) or '')\n"
+                   "  local stored = fence_of(KEYS[1])\n"
                    "  local floor = tonumber(ARGV[1])\n"
                    "  if floor > 0 and (not stored or stored < floor) then\n"
                    "    call('SET', KEYS[1], string.format('%.0f', floor))\n"

@@ -124,6 +124,17 @@ def test_row_05_11_a_holder_that_cannot_set_its_key_again(lab, redis, daemon, ke
     assert holder.ok("check", key=key)["held"] is False
 
 
+def test_row_05_a_new_broker_that_comes_first_waits(lab, redis, daemon, key):
+    holder = daemon.client()
+    deadline_ms = stop_after_renewal(daemon, holder, first_lock(holder, key))
+    restart_empty(redis)
+    new = careful_daemon(lab, redis, name="new").client()
+    second = new.ok("acquire", key=key, ttl_ms=T, wait_ms=-1)
+    assert second.arrived_ms >= deadline_ms
+    daemon.sigcont()
+    assert holder.event("lost", key=key)["fence"] < second["fence"]
+
+
 # The end of the append-only file is lost.
 
 

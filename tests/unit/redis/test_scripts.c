@@ -152,25 +152,25 @@ END_TEST
 
 START_TEST(test_fence_above_stored_and_floor)
 {
-    server_run(&server, "SET lockbroker:meta:fence 9000000000000123");
-    ck_assert_int_eq(rig_acquire(&rig, "a", 1, 60000)->fence, 9000000000000124);
-    ck_assert(server_text_is(&server, "GET lockbroker:meta:fence", "9000000000000124"));
-    ck_assert_int_eq(rig_run(&rig, BACKEND_ACQUIRE, "b", 2, 60000, 9000000000000500)->fence,
-                     9000000000000501);
-    ck_assert(server_text_is(&server, "GET lockbroker:meta:fence", "9000000000000501"));
-    ck_assert_int_eq(rig_run(&rig, BACKEND_ACQUIRE, "c", 3, 60000, 5)->fence, 9000000000000502);
+    server_run(&server, "SET lockbroker:meta:fence 7000000000000123");
+    ck_assert_int_eq(rig_acquire(&rig, "a", 1, 60000)->fence, 7000000000000124);
+    ck_assert(server_text_is(&server, "GET lockbroker:meta:fence", "7000000000000124"));
+    ck_assert_int_eq(rig_run(&rig, BACKEND_ACQUIRE, "b", 2, 60000, 7000000000000500)->fence,
+                     7000000000000501);
+    ck_assert(server_text_is(&server, "GET lockbroker:meta:fence", "7000000000000501"));
+    ck_assert_int_eq(rig_run(&rig, BACKEND_ACQUIRE, "c", 3, 60000, 5)->fence, 7000000000000502);
     server_run(&server, "DEL lockbroker:meta:fence");
-    ck_assert_int_eq(rig_run(&rig, BACKEND_ACQUIRE, "d", 4, 60000, 9000000000000700)->fence,
-                     9000000000000701);
+    ck_assert_int_eq(rig_run(&rig, BACKEND_ACQUIRE, "d", 4, 60000, 7000000000000700)->fence,
+                     7000000000000701);
 }
 END_TEST
 
 START_TEST(test_fence_counter_spoilt)
 {
-    static const char *const values[] = {"rubbish", "nan",   "inf",
-                                         "-5",      "1e300", "9007199254740993"};
+    static const char *const values[] = {
+        "rubbish", "nan", "inf", "-5", "1e300", "9007199254740990", "8000000000000001"};
 
-    for (uint64_t i = 0; i < 6; i++) {
+    for (uint64_t i = 0; i < 7; i++) {
         char key[16];
         int64_t fence;
 
@@ -183,16 +183,20 @@ START_TEST(test_fence_counter_spoilt)
 }
 END_TEST
 
+START_TEST(test_fence_counter_of_another_type)
+{
+    server_run(&server, "LPUSH lockbroker:meta:fence x");
+    ck_assert_int_gt(rig_acquire(&rig, "b", 3, 60000)->fence, 1600000000000000LL);
+    ck_assert_int_gt(server_number(&server, "GETRANGE lockbroker:meta:fence 0 0"), 0);
+}
+END_TEST
+
 START_TEST(test_fence_last)
 {
-    server_run(&server, "SET lockbroker:meta:fence 9007199254740990");
-    ck_assert_int_eq(rig_acquire(&rig, "a", 1, 60000)->fence, LB_INTEGER_MAX);
-    ck_assert_int_eq(rig_acquire(&rig, "b", 2, 60000)->result, RESULT_REFUSED);
+    ck_assert_int_eq(rig_run(&rig, BACKEND_ACQUIRE, "b", 2, 60000, LB_INTEGER_MAX)->result,
+                     RESULT_REFUSED);
     ck_assert_int_eq(server_number(&server, "EXISTS lock:b"), 0);
-    server_run(&server, "DEL lockbroker:meta:fence");
-    server_run(&server, "LPUSH lockbroker:meta:fence x");
-    ck_assert_int_eq(rig_acquire(&rig, "b", 3, 60000)->result, RESULT_REFUSED);
-    ck_assert_int_eq(server_number(&server, "EXISTS lock:b"), 0);
+    ck_assert_int_eq(server_number(&server, "EXISTS lockbroker:meta:fence"), 0);
 }
 END_TEST
 
@@ -315,6 +319,7 @@ Suite *scripts_suite(void)
     tcase_add_test(tcase, test_fences_rise);
     tcase_add_test(tcase, test_fence_above_stored_and_floor);
     tcase_add_test(tcase, test_fence_counter_spoilt);
+    tcase_add_test(tcase, test_fence_counter_of_another_type);
     tcase_add_test(tcase, test_fence_last);
     tcase_add_test(tcase, test_renew);
     tcase_add_test(tcase, test_renew_after_persist);
