@@ -119,7 +119,7 @@ static void judge_setting_again(const struct truth *truth, const struct server_w
 
     if (!write->old_value && strcmp(write->script, "renew") == 0 && !may_be_waited_out &&
         !clock_was_set_far(truth) &&
-        truth->sim->now_us > truth_quarantine_until_us(truth) + NUDGES_US)
+        truth->sim->now_us > truth->since_us + 1010 * truth->sim->ttl_max_ms + NUDGES_US)
         sim_violate(truth->sim, "n%d sets %s again, and nothing was lost", node->id, write->key);
 }
 
@@ -193,6 +193,7 @@ static void marker_written(struct truth *truth, const struct server_write *write
     const char *since = strchr(write->new_value, ' ');
     int64_t since_us = server_true_us(truth->server, strtoll(since + 1, NULL, 10));
 
+    truth->since_us = since_us;
     if (truth->sim->now_us >= truth_quarantine_until_us(truth) ||
         since_us >= truth->lost_us - NUDGES_US)
         return;

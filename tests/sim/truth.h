@@ -67,6 +67,7 @@ struct truth {
     struct truth_token *tokens; // TRUTH_TOKENS, a hash table
     size_t tokens_count;
     int64_t lost_us;     // when data was lost last; INT64_MIN: never
+    int64_t since_us;    // since when the brokers wait for it, as the marker has it
     bool was_flushed;    // it was by FLUSHALL, which leaves no trace but the missing marker
     int64_t far_step_us; // when the server's clock jumped far ahead last; 0: never
     int64_t far_step_ms; // what it showed then
