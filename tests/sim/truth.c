@@ -63,12 +63,16 @@ static int64_t local_ms(const struct node *node)
     return sim_clock_us(&node->clock, node->sim->now_us) / 1000;
 }
 
-static bool is_served(const struct truth_grant *grant)
+static bool is_connected(const struct truth_grant *grant)
 {
     const struct node *node = grant->holding.node;
 
-    return node_is_running(node) && node->run == grant->run &&
-           node_has_session(node, grant->holding.session);
+    return node->run == grant->run && node_has_session(node, grant->holding.session);
+}
+
+static bool is_served(const struct truth_grant *grant)
+{
+    return node_is_running(grant->holding.node) && is_connected(grant);
 }
 
 bool truth_is_active(const struct truth_grant *grant)
@@ -127,7 +131,7 @@ static void forget_past(struct truth_key *key)
 
     for (int i = 0; i < key->grants_count; i++) {
         if (truth_is_active(&key->grants[i]) ||
-            (!key->grants[i].is_over && is_served(&key->grants[i])))
+            (!key->grants[i].is_over && is_connected(&key->grants[i])))
             key->grants[kept++] = key->grants[i];
     }
     key->grants_count = kept;
