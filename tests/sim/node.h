@@ -55,6 +55,7 @@ struct node {
     bool is_draining;
     int64_t drain_until_ms;
     int64_t stopped_until_us; // in true time
+    int64_t ran_us;           // when it last had done all that there was to do
     uint64_t run_wanted;      // the number of the action that is still wanted
     int64_t run_at_us;        // when it comes
 

@@ -293,6 +293,7 @@ static void node_act(void *subject, uint64_t wanted)
         return;
     if (!run_all(node))
         return;
+    node->ran_us = node->sim->now_us;
     judge_ended(node);
     clients_judge_waits(node->world, node);
     truth_after_run(&node->world->truth, node);

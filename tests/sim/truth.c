@@ -70,9 +70,12 @@ static bool is_connected(const struct truth_grant *grant)
     return node->run == grant->run && node_has_session(node, grant->holding.session);
 }
 
+// By a broker that has run since it was held up last: before, it cannot have said anything.
 static bool is_served(const struct truth_grant *grant)
 {
-    return node_is_running(grant->holding.node) && is_connected(grant);
+    const struct node *node = grant->holding.node;
+
+    return node_is_running(node) && node->ran_us >= node->stopped_until_us && is_connected(grant);
 }
 
 bool truth_is_active(const struct truth_grant *grant)
