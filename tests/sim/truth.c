@@ -87,6 +87,17 @@ bool truth_is_active(const struct truth_grant *grant)
     return !grant->is_lost && is_served(grant);
 }
 
+bool truth_is_held(const struct truth *truth, int key)
+{
+    for (int i = 0; i < truth->keys[key].grants_count; i++) {
+        const struct truth_grant *grant = &truth->keys[key].grants[i];
+
+        if (!grant->is_over && !grant->is_lost && is_connected(grant))
+            return true;
+    }
+    return false;
+}
+
 static bool is_excused(const struct truth *truth, const struct truth_grant *grant)
 {
     return tokens_is_excused(truth, token_name(grant->run, grant->serial));

@@ -125,6 +125,9 @@ struct truth_grant *truth_find(struct truth *truth, const struct holding *holdin
 // I15: the broker has stepped the end of a client's connection while its link was up.
 void truth_session_ended(struct truth *truth, const struct node *node, uint64_t session);
 
+// A client that is connected has the lock, and was not told otherwise.
+bool truth_is_held(const struct truth *truth, int key);
+
 // Its client may be at work on what the lock guards.
 bool truth_is_active(const struct truth_grant *grant);
 
