@@ -175,6 +175,7 @@ static void make_list(struct world *world, int key)
 static void on_persist_noticed(void *subject, uint64_t key)
 {
     struct world *world = subject;
+    const uint64_t *fired = world->sim.fired;
     const char *value;
     int64_t expires_ms;
 
@@ -182,7 +183,8 @@ static void on_persist_noticed(void *subject, uint64_t key)
         expires_ms != SERVER_FOREVER || !token_parse(value))
         return;
     if (world->sim.now_us >= world->persisted_us[key] + 2 * world->sim.ttl_max_ms * 1000 &&
-        !world->sim.fired[FAULT_RESTART_SNAPSHOT] && !world->sim.fired[FAULT_RESTART_AOF])
+        !fired[FAULT_RESTART_SNAPSHOT] && !fired[FAULT_RESTART_AOF] &&
+        !fired[FAULT_BROKER_SUSPENDED]) // whose clock stood still has not had two leases' time
         truth_never_expires(&world->truth, (int)key);
     truth_excuse_key(&world->truth, (int)key);
     (void)server_expire(world->server, truth_redis_key((int)key), 1);
