@@ -370,6 +370,10 @@ void acquire_outcome(struct broker *broker, struct lock *lock,
         lock_set_rival(broker, lock, &outcome->holder);
         lock_block(broker, lock, VERDICT_BUSY, busy_pause(broker, &outcome->holder));
         break;
+    case RESULT_QUEUED:
+        lock_forget_rival(broker, lock);
+        lock_block(broker, lock, VERDICT_BUSY, outcome->ends_in_ms);
+        break;
     case RESULT_CONFLICT:
         lock_block(broker, lock, VERDICT_CONFLICT, 0);
         break;

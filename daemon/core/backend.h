@@ -13,7 +13,8 @@ enum backend_op_kind {
     BACKEND_ACQUIRE, // set the key to the token if it is free; refresh its expiry if it is ours
     BACKEND_RENEW,   // push the expiry of our token out to ttl_ms, never nearer; after a loss of
                      // data set it again if it is missing
-    BACKEND_RELEASE, // delete the key if its value is our token (compare-and-delete)
+    BACKEND_RELEASE, // delete the key if its value is our token (compare-and-delete), leave its
+                     // queue, and give the turn to the next broker in it
     BACKEND_QUERY,   // who holds the key
     BACKEND_BREAK,   // delete the key whoever holds it, and say who did
 };
@@ -31,6 +32,16 @@ struct backend_op {
     // LB_NONE: not known, or the backend has no clock of its own.
     int64_t not_after_ms;
 
+    // Acquire, renew: how many fences to reserve for this token, the one of the grant included. Renew:
+    // 0 for none.
+    int64_t fences;
+
+    // Acquire: when the key is not to be had, queue for it for so long, among the brokers that do;
+    // 0: do not. And whether to take a free key although others queue for it, for a broker that
+    // would not hear that it is its turn.
+    int64_t queue_ms;
+    bool barges;
+
     // Acquire, renew: what to make of data that the server lost. How long a lock may live that it
     // does not know of; 0: take what it knows for all there is. And whether this broker has seen
     // the server's epoch marker before, so that its absence is a loss.
@@ -47,6 +58,7 @@ enum backend_result {
     RESULT_REFUSED,  // definitely not executed: the server said no
     RESULT_LATE,     // definitely not executed: the server got to it after not_after_ms
     RESULT_QUARANTINED, // acquire: definitely not executed, nothing is granted for ends_in_ms
+    RESULT_QUEUED,      // acquire: the key is free, but the turn is another broker's for ends_in_ms
     RESULT_NOT_SENT,    // definitely not executed: never written to the link
     RESULT_UNKNOWN,     // written, but no answer came: it may or may not have been executed
 };
@@ -56,8 +68,11 @@ struct backend_outcome {
     enum backend_result result;
     int64_t sent_ms;    // CLOCK_BOOTTIME read before the command was formatted; LB_NONE if not sent
     int64_t server_ms;  // the server's time when it was executed; LB_NONE: not known
-    int64_t fence;      // acquire, RESULT_OK
-    int64_t ends_in_ms; // RESULT_QUARANTINED
+    int64_t fence;      // acquire, RESULT_OK; renew, RESULT_OK with `fences`: the first of them
+    int64_t fences;     // how many were reserved; renew: 0 when none were
+    int64_t ends_in_ms; // RESULT_QUARANTINED, RESULT_QUEUED
+    bool others_queue;  // acquire, RESULT_OK: other brokers queue for the key
+    bool gave_turn;     // release: another broker was told that it is its turn
     bool was_missing;   // renew, RESULT_OK: the key was lost with other data, and is set again
 
     // acquire with RESULT_BUSY; query and break with RESULT_OK. HOLDER_LOCAL means that the value

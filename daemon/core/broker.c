@@ -447,6 +447,10 @@ static void handle_event(struct broker *broker, const struct event *event)
     case EVENT_CONFIGURE:
         broker_configure(broker, event->config);
         break;
+    case EVENT_CHANNEL_UP:
+    case EVENT_CHANNEL_DOWN:
+    case EVENT_TURN:
+    case EVENT_CONTENDED:
     case EVENT_TIME:
     default:
         break;

@@ -18,6 +18,10 @@ enum event_kind {
     EVENT_BACKEND_UP,      // the backend can be asked
     EVENT_BACKEND_DOWN,    // the link broke, or an attempt to connect failed
     EVENT_BACKEND_OUTCOME, // an operation ended
+    EVENT_CHANNEL_UP,      // from now on turns and contentions are heard of
+    EVENT_CHANNEL_DOWN,    // they are not any more; both may also get lost at any time
+    EVENT_TURN,            // a key that this broker queues for is free, and kept for it a moment
+    EVENT_CONTENDED,       // another broker queues for a key that this one has
     EVENT_GRANT_STALE,     // a grant was not told: too little was left when it was to be written
     EVENT_DRAIN,           // go down: give everything back
     EVENT_CONFIGURE,       // new limits
@@ -38,6 +42,18 @@ struct broker_config {
     bool waits_after_loss; // data_loss = quarantine: no free key is taken until no lock can be left
                            // of which a server that lost data does not know
     uid_t own_uid;         // may break locks, beside root
+
+    // Handing a lock from one local holder to the next, without the backend in between.
+    int64_t fence_block;         // fences reserved at a time; 1 or less: no such thing
+    int64_t handoff_grants_max;  // in a row, once another broker is known to queue for the key
+    int64_t handoff_time_max_ms; // likewise
+    int64_t yield_after_ms;      // after so long an unbroken run the key is left free for a moment,
+                                 // for those whose waiting nobody can see; 0: never
+    int64_t busy_cache_ms;       // a key found held is taken to be held for so long, by tries
+    int64_t waiters_key_max;     // that may wait for one key; 0: no limit
+    int64_t waiters_client_max;  // that one connection may have; 0: no limit
+    int64_t slow_wait_ms;        // a wait, a hold from which on it is logged; 0: none is
+    int64_t slow_hold_ms;
     const char *server;    // "lockbrokerd 0.1.0"; texts are copied
     const char *instance;  // shown by hello
     const char *host;
@@ -57,6 +73,7 @@ struct event {
         struct backend_facts facts;         // BACKEND_UP; texts are copied
         struct backend_outcome outcome;     // BACKEND_OUTCOME
         uint64_t grant_id;                  // GRANT_STALE
+        const char *key;                    // TURN, CONTENDED: without the prefix
         const struct broker_config *config; // CONFIGURE
     };
 };

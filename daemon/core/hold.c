@@ -442,6 +442,7 @@ void hold_outcome(struct broker *broker, struct lock *lock, const struct backend
     case RESULT_BUSY:
     case RESULT_REFUSED:
     case RESULT_QUARANTINED:
+    case RESULT_QUEUED:
     case RESULT_NOT_SENT:
     case RESULT_UNKNOWN:
     default:

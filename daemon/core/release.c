@@ -187,6 +187,7 @@ void release_outcome(struct broker *broker, struct lock *lock,
     case RESULT_BUSY:
     case RESULT_REFUSED:
     case RESULT_QUARANTINED:
+    case RESULT_QUEUED:
     case RESULT_NOT_SENT:
     case RESULT_UNKNOWN:
     default:
