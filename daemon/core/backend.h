@@ -32,8 +32,8 @@ struct backend_op {
     // LB_NONE: not known, or the backend has no clock of its own.
     int64_t not_after_ms;
 
-    // Acquire, renew: how many fences to reserve for this token, the one of the grant included. Renew:
-    // 0 for none.
+    // Acquire, renew: how many fences to reserve for this token, the one of the grant included.
+    // Renew: 0 for none.
     int64_t fences;
 
     // Acquire: when the key is not to be had, queue for it for so long, among the brokers that do;

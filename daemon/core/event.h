@@ -54,8 +54,8 @@ struct broker_config {
     int64_t waiters_client_max;  // that one connection may have; 0: no limit
     int64_t slow_wait_ms;        // a wait, a hold from which on it is logged; 0: none is
     int64_t slow_hold_ms;
-    const char *server;    // "lockbrokerd 0.1.0"; texts are copied
-    const char *instance;  // shown by hello
+    const char *server;   // "lockbrokerd 0.1.0"; texts are copied
+    const char *instance; // shown by hello
     const char *host;
     const char *backend_kind; // "redis" or "memory"
 };

@@ -170,6 +170,10 @@ static void print_op(struct world *world, const struct backend_op *op)
         print_number(world, "loss", op->loss_ttl_ms);
     if (op->saw_epoch)
         (void)fprintf(world->out, " saw_epoch");
+    if (op->fences)
+        print_number(world, "fences", op->fences);
+    if (op->queue_ms)
+        print_number(world, "queue", op->queue_ms);
 }
 
 static void print_fact(struct world *world, const struct effect *effect)

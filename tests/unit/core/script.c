@@ -9,9 +9,10 @@
 //   redis> #1 ok fence=7       an outcome, of "sent=" (else of when it was asked for), executed
 //                              when the server's clock showed "server="
 //   redis> all ok              the same outcome for each pending operation
+//   redis> channel_up          redis> channel_down     redis> turn job     redis> contended job
 //   broker> drain              broker> config ttl_max= max_wait= requests_max= waits_after_loss=
-//   time>                      only lets the time go by
-//   time> pause                the process stands still until the next line: no deadline is swept
+//   ... time>                      only lets the time go by time> pause                the process
+//   stands still until the next line: no deadline is swept
 #include <stdlib.h>
 #include <string.h>
 
@@ -207,6 +208,7 @@ static enum backend_result to_result(const char *word)
         [RESULT_REFUSED] = "refused",
         [RESULT_LATE] = "late",
         [RESULT_QUARANTINED] = "quarantined",
+        [RESULT_QUEUED] = "queued",
         [RESULT_NOT_SENT] = "not_sent",
         [RESULT_UNKNOWN] = "unknown",
     };
@@ -243,7 +245,10 @@ static void play_outcome(struct world *world, const struct words *words)
         .server_ms = words_number(words, "server", LB_NONE),
         .was_missing = words_has(words, "was_missing"),
         .fence = words_number(words, "fence", 0),
+        .fences = words_number(words, "fences", 0),
         .ends_in_ms = words_number(words, "ends_in", 0),
+        .others_queue = words_has(words, "others_queue"),
+        .gave_turn = words_has(words, "gave_turn"),
         .holder = to_holder(words),
     };
     size_t asked = world->ops_count;
@@ -265,10 +270,32 @@ static void play_outcome(struct world *world, const struct words *words)
     }
 }
 
+// What came over the broker's channel, or that the channel itself came or went.
+static bool play_channel(struct world *world, const struct words *words)
+{
+    static const char *const names[] = {"channel_up", "channel_down", "turn", "contended"};
+    static const enum event_kind kinds[] = {EVENT_CHANNEL_UP, EVENT_CHANNEL_DOWN, EVENT_TURN,
+                                            EVENT_CONTENDED};
+
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(names); i++) {
+        struct event event = {.kind = kinds[i]};
+
+        if (strcmp(words->word[1], names[i]) != 0)
+            continue;
+        if (i >= 2)
+            event.key = words->word[2];
+        world_step(world, &event);
+        return true;
+    }
+    return false;
+}
+
 static void play_redis(struct world *world, const struct words *words)
 {
     struct event event = {.kind = EVENT_BACKEND_DOWN};
 
+    if (play_channel(world, words))
+        return;
     if (strcmp(words->word[1], "up") == 0) {
         event.kind = EVENT_BACKEND_UP;
         event.facts.run_id = words_text(words, "run");
@@ -296,6 +323,18 @@ static void play_broker(struct world *world, const struct words *words)
         config->waits_after_loss =
             words_number(words, "waits_after_loss", config->waits_after_loss) != 0;
         config->requests_max = words_number(words, "requests_max", config->requests_max);
+        config->fence_block = words_number(words, "fence_block", config->fence_block);
+        config->handoff_grants_max =
+            words_number(words, "handoff_grants_max", config->handoff_grants_max);
+        config->handoff_time_max_ms =
+            words_number(words, "handoff_time_max", config->handoff_time_max_ms);
+        config->yield_after_ms = words_number(words, "yield_after", config->yield_after_ms);
+        config->busy_cache_ms = words_number(words, "busy_cache", config->busy_cache_ms);
+        config->waiters_key_max = words_number(words, "waiters_key_max", config->waiters_key_max);
+        config->waiters_client_max =
+            words_number(words, "waiters_client_max", config->waiters_client_max);
+        config->slow_wait_ms = words_number(words, "slow_wait", config->slow_wait_ms);
+        config->slow_hold_ms = words_number(words, "slow_hold", config->slow_hold_ms);
     }
     world_step(world, &event);
 }

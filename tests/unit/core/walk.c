@@ -67,8 +67,9 @@ static void walk_print(struct walk *walk, uint64_t session, const struct request
 
 static void walk_print_event(struct walk *walk, const struct event *event)
 {
-    static const char *const names[] = {"ok",      "busy", "gone",        "stolen",   "conflict",
-                                        "refused", "late", "quarantined", "not_sent", "unknown"};
+    static const char *const names[] = {"ok",       "busy",     "gone",   "stolen",
+                                        "conflict", "refused",  "late",   "quarantined",
+                                        "queued",   "not_sent", "unknown"};
     size_t i = 0;
 
     if (!walk->world.out)

@@ -66,6 +66,10 @@ static void on_event(void *context, const struct event *event)
     case EVENT_GRANT_STALE:
     case EVENT_DRAIN:
     case EVENT_CONFIGURE:
+    case EVENT_CHANNEL_UP:
+    case EVENT_CHANNEL_DOWN:
+    case EVENT_TURN:
+    case EVENT_CONTENDED:
         ck_abort_msg("an event that is not the uplink's");
     }
     rig_is_inside = was_inside;
