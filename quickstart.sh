@@ -19,7 +19,7 @@ EOF
 
 # These two lists are the only ones: test.sh asks for them through --test-deps.
 PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libhiredis-dev libjansson-dev
-libinih-dev libbsd-dev libsystemd-dev scdoc redis-server"
+libinih-dev libbsd-dev libmd-dev libsystemd-dev scdoc redis-server"
 TEST_PACKAGES="make check libsubunit-dev clang clang-format libclang-rt-14-dev python3
 python3-pytest python3-redis shellcheck mandoc gcovr spin liblua5.1-0-dev faketime
 nftables iproute2 util-linux"

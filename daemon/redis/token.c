@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sha1.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -50,7 +51,17 @@ int token_maker_init(struct token_maker *maker, const char *host, const char *in
         return -EINVAL;
     maker->head_length =
         (size_t)snprintf(maker->head, sizeof(maker->head), TOKEN_MAGIC "%s:%s:", host, instance);
+    token_queue_id(instance, maker->queue_id);
     return 0;
+}
+
+void token_queue_id(const char *instance, char ret_id[TOKEN_QUEUE_ID_LENGTH + 1])
+{
+    char digest[SHA1_DIGEST_STRING_LENGTH];
+
+    (void)SHA1Data((const uint8_t *)instance, strlen(instance), digest);
+    memcpy(ret_id, digest, TOKEN_QUEUE_ID_LENGTH);
+    ret_id[TOKEN_QUEUE_ID_LENGTH] = '\0';
 }
 
 size_t token_write(const struct token_maker *maker, uint64_t serial,

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import source
 
-LIBRARIES = ("libuv", "hiredis", "jansson", "inih", "libsystemd", "check")
+LIBRARIES = ("libuv", "hiredis", "jansson", "inih", "libmd", "libsystemd", "check")
 COMPILER = os.environ.get("CC", "cc")
 HEADERS = [path for path in source.c_files() if path.suffix == ".h"]
 

@@ -34,6 +34,17 @@ START_TEST(test_write)
 }
 END_TEST
 
+// The digests are those of FIPS 180 for "abc", and of sha1sum.
+START_TEST(test_queue_id)
+{
+    char id[TOKEN_QUEUE_ID_LENGTH + 1];
+
+    token_queue_id("abc", id);
+    ck_assert_str_eq(id, "a9993e364706816a");
+    ck_assert_str_eq(maker.queue_id, "b1775a785f09a6eb");
+}
+END_TEST
+
 START_TEST(test_longest_token_fits)
 {
     char token[TOKEN_BYTES_MAX + 1], host[LB_HOST_BYTES_MAX + 1];
@@ -191,6 +202,7 @@ Suite *token_suite(void)
 
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, test_write);
+    tcase_add_test(tcase, test_queue_id);
     tcase_add_test(tcase, test_longest_token_fits);
     tcase_add_test(tcase, test_bad_makers);
     tcase_add_test(tcase, test_classify);
