@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/core/handoff.h"
 #include "daemon/core/hold.h"
 #include "daemon/core/inspect.h"
 #include "daemon/core/lease.h"
@@ -14,8 +15,28 @@
 // How soon to ask again when an acquire got no answer but the link still stands.
 #define RETRY_UNANSWERED_MS 20
 
+// The least time for which a broker's place in the queue of a key is kept.
+#define QUEUE_LEAST_MS 3000
+
+// The first pause between two tries where nobody tells when the key is free; it doubles each time.
+#define POLL_FIRST_MS 50
+
+// Programs that are no brokers cannot be queued with. For so long after one was seen to have the
+// key, it is left free for a moment after each run of grants: 10 to 40 ms.
+#define FOREIGN_RECENT_MS    10000
+#define FOREIGN_GAP_LEAST_MS 10
+#define FOREIGN_GAP_MORE_MS  30
+
+// The moment for which it is left free after a run of grants that nothing else broke.
+#define YIELD_GAP_MS 25
+
 // Ends of one and the same quarantine, as answers tell it, lie no further apart than this.
 #define QUARANTINE_SAME_MS 500
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static int64_t ttl_wanted(const struct broker *broker, const struct request *request)
 {
@@ -132,7 +153,8 @@ void acquire_cancel_request(struct broker *broker, struct session *session,
 // True when the key may be set to a token of ours without a grant.
 static bool lock_may_carry_token(const struct lock *lock)
 {
-    return lock->maybe_set || lock->state == LOCK_ACQUIRING || lock->state == LOCK_RELEASING;
+    return lock->maybe_set || lock->state == LOCK_ACQUIRING || lock->state == LOCK_VACANT ||
+           lock->state == LOCK_RELEASING;
 }
 
 static void refuse_unavailable(struct broker *broker, struct claim *claim, const char *reason)
@@ -217,6 +239,12 @@ static struct claim *verdict_next(const struct lock *lock)
     return claim;
 }
 
+// Some grant of this broker's is in the way, or will be.
+static bool lock_is_taken(const struct lock *lock)
+{
+    return lock->state == LOCK_HELD || lock->state == LOCK_VACANT || lock->state == LOCK_KEPT;
+}
+
 bool acquire_answer_next(struct broker *broker, struct lock *lock)
 {
     struct claim *first = lock_first_contender(lock);
@@ -226,7 +254,7 @@ bool acquire_answer_next(struct broker *broker, struct lock *lock)
     if (broker->draining && first) {
         (void)call_refuse(broker, &first->call, ERROR_DRAINING);
         acquire_withdraw(broker, first);
-    } else if (try && (lock->state == LOCK_HELD || lock->state == LOCK_KEPT)) {
+    } else if (try && lock_is_taken(lock)) {
         broker->stats.busy++;
         refuse_held(broker, try, ERROR_BUSY);
     } else if (try && !broker->up && try->id <= broker->down_up_to) {
@@ -237,6 +265,14 @@ bool acquire_answer_next(struct broker *broker, struct lock *lock)
         return false;
     }
     return true;
+}
+
+// A place in the key's queue outlives some tries that get no answer.
+static int64_t queue_ms(const struct broker *broker)
+{
+    int64_t ms = 3 * broker->retry_max_ms;
+
+    return ms > QUEUE_LEAST_MS ? ms : QUEUE_LEAST_MS;
 }
 
 static void acquire_send(struct broker *broker, struct lock *lock)
@@ -253,6 +289,14 @@ static void acquire_send(struct broker *broker, struct lock *lock)
     op->serial = lock->serial;
     op->ttl_ms = first->ttl_ms;
     op->timeout_ms = lease_command_timeout(first->ttl_ms);
+    op->fences = handoff_fences_wanted(broker, lock, 1);
+    lock->main_op_fences = op->fences;
+    op->barges = !broker->hears;
+    if (broker->hears && !TAILQ_EMPTY(&lock->waiters))
+        op->queue_ms = queue_ms(broker);
+    lock->main_op_queues = op->queue_ms > 0;
+    lock->turn_came = false;
+    broker->stats.attempts++;
     lock->main_op_ttl_ms = first->ttl_ms;
     lock->main_op_limit = broker_limit(broker, op, op->timeout_ms);
     if (!lock->maybe_set)
@@ -271,14 +315,6 @@ static bool has_new_try(const struct lock *lock)
     const struct claim *newest = TAILQ_LAST(&lock->tries, claim_list);
 
     return newest && newest->id > lock->asked_up_to;
-}
-
-void acquire_attend(struct broker *broker, struct lock *lock)
-{
-    if (!broker->up || (lock->paused && !has_new_try(lock)))
-        return;
-    acquire_send(broker, lock);
-    lock_move(lock, LOCK_ACQUIRING);
 }
 
 // Remembers who holds the key elsewhere. Without memory nobody is known: the claim is still told
@@ -306,11 +342,72 @@ static void lock_block(struct broker *broker, struct lock *lock, enum verdict_ki
     int64_t longest = pause_ms > broker->retry_max_ms ? broker->retry_max_ms : pause_ms;
     int64_t shorter = (int64_t)rng_below(&broker->rng, (uint64_t)longest / 10 + 1);
 
+    if (lock->turn_came) // the answer may be older than that
+        longest = shorter = 0;
     lock->verdict = verdict;
     lock_move(lock, LOCK_BLOCKED);
     lock->paused = true;
     alarm_set(&lock->alarm, &broker->lock_alarms,
               broker->now_ms + (longest - shorter > 1 ? longest - shorter : 1));
+    broker_mark_dirty(broker, lock);
+}
+
+static bool foreign_is_recent(const struct broker *broker, const struct lock *lock)
+{
+    return lock->foreign_ms != LB_NONE && broker->now_ms - lock->foreign_ms < FOREIGN_RECENT_MS;
+}
+
+static int64_t foreign_gap_ms(struct broker *broker)
+{
+    return FOREIGN_GAP_LEAST_MS + (int64_t)rng_below(&broker->rng, FOREIGN_GAP_MORE_MS + 1);
+}
+
+// For how long to leave the key free after a run of grants, for those who cannot queue for it.
+static int64_t gap_after_run_ms(struct broker *broker, const struct lock *lock)
+{
+    const struct run *run = &lock->run;
+
+    if (broker->fence_block <= 1 || run->since_ms == LB_NONE)
+        return 0;
+    if (foreign_is_recent(broker, lock))
+        return foreign_gap_ms(broker);
+    if (broker->yield_after_ms && broker->now_ms - run->since_ms >= broker->yield_after_ms &&
+        run->grants > 1)
+        return YIELD_GAP_MS;
+    return 0;
+}
+
+void acquire_again(struct broker *broker, struct lock *lock)
+{
+    acquire_send(broker, lock);
+    lock_move(lock, LOCK_ACQUIRING);
+}
+
+void acquire_attend(struct broker *broker, struct lock *lock)
+{
+    if (!broker->up || (lock->paused && !has_new_try(lock)))
+        return;
+
+    int64_t gap_ms = lock->state == LOCK_IDLE ? gap_after_run_ms(broker, lock) : 0;
+
+    lock->run = (struct run){.since_ms = LB_NONE};
+    if (gap_ms > 0)
+        lock_block(broker, lock, VERDICT_NONE, gap_ms);
+    else
+        acquire_again(broker, lock);
+}
+
+void acquire_turn(struct broker *broker, struct lock *lock)
+{
+    lock->turn_came = lock->state == LOCK_ACQUIRING;
+    if (lock->state != LOCK_BLOCKED)
+        return;
+    broker->stats.turns_taken++;
+    if (foreign_is_recent(broker, lock)) {
+        alarm_set(&lock->alarm, &broker->lock_alarms, broker->now_ms + foreign_gap_ms(broker));
+        return;
+    }
+    lock->paused = false;
     broker_mark_dirty(broker, lock);
 }
 
@@ -321,15 +418,31 @@ static void lock_forget_rival(struct broker *broker, struct lock *lock)
     lock->rival = NULL;
 }
 
+// A grant that was got with the token after others of the same run does not begin a new one.
+static void run_begin(struct broker *broker, struct lock *lock, bool others_queue)
+{
+    bool is_contended = others_queue || lock->run.is_contended || foreign_is_recent(broker, lock);
+
+    if (lock->run.since_ms == LB_NONE)
+        lock->run = (struct run){.since_ms = broker->now_ms};
+    if (is_contended)
+        lock_contend(lock, broker->now_ms);
+}
+
 static void acquire_got(struct broker *broker, struct lock *lock,
                         const struct backend_outcome *outcome)
 {
     struct claim *first = lock_first_contender(lock);
 
+    int64_t count = outcome->fences > 1 ? outcome->fences : 1;
+
     lock_forget_rival(broker, lock);
     lock->maybe_set = true;
-    if (outcome->fence > broker->fence_floor)
-        broker->fence_floor = outcome->fence;
+    lock->queues = false;
+    lock->poll_ms = 0;
+    lock->refill_failed = count < lock->main_op_fences;
+    broker_raise_floor(broker, outcome->fence + count - 1);
+    run_begin(broker, lock, outcome->others_queue);
     if (!first) {
         release_begin(broker, lock);
         return;
@@ -341,11 +454,27 @@ static void acquire_got(struct broker *broker, struct lock *lock,
         acquire_send(broker, lock);
 }
 
-static int64_t busy_pause(const struct broker *broker, const struct holder *holder)
+// How long to wait for a key that another has: for its expiry, unless that is far or unknown. A
+// broker tells when it gives the key back, others do not.
+static int64_t busy_pause(const struct broker *broker, struct lock *lock,
+                          const struct holder *holder)
 {
-    if (holder->without_expiry || holder->ttl_left_ms == LB_NONE)
-        return broker->retry_max_ms;
-    return holder->ttl_left_ms;
+    int64_t pause_ms = broker->retry_max_ms;
+
+    if (!holder->without_expiry && holder->ttl_left_ms != LB_NONE)
+        pause_ms = least(pause_ms, holder->ttl_left_ms);
+    if (broker->hears && holder->kind != HOLDER_FOREIGN)
+        return pause_ms;
+    lock->poll_ms = lock->poll_ms ? least(2 * lock->poll_ms, broker->retry_max_ms) : POLL_FIRST_MS;
+    return least(pause_ms, lock->poll_ms);
+}
+
+static void acquire_busy(struct broker *broker, struct lock *lock, const struct holder *holder)
+{
+    lock_set_rival(broker, lock, holder);
+    if (holder->kind == HOLDER_FOREIGN)
+        lock->foreign_ms = broker->now_ms;
+    lock_block(broker, lock, VERDICT_BUSY, busy_pause(broker, lock, holder));
 }
 
 // The log says once that, and for how long, nothing new is granted.
@@ -362,13 +491,13 @@ static void quarantine_tell(struct broker *broker, int64_t ends_in_ms)
 void acquire_outcome(struct broker *broker, struct lock *lock,
                      const struct backend_outcome *outcome)
 {
+    lock->queues = lock->queues || lock->main_op_queues;
     switch (outcome->result) {
     case RESULT_OK:
         acquire_got(broker, lock, outcome);
         break;
     case RESULT_BUSY:
-        lock_set_rival(broker, lock, &outcome->holder);
-        lock_block(broker, lock, VERDICT_BUSY, busy_pause(broker, &outcome->holder));
+        acquire_busy(broker, lock, &outcome->holder);
         break;
     case RESULT_QUEUED:
         lock_forget_rival(broker, lock);

@@ -29,4 +29,10 @@ bool acquire_answer_next(struct broker *broker, struct lock *lock);
 // Asks the backend for the lock if it should be asked now.
 void acquire_attend(struct broker *broker, struct lock *lock);
 
+// Asks for a lock that is ours once more, with the same token, for its first contender.
+void acquire_again(struct broker *broker, struct lock *lock);
+
+// Of those that queue for the key it is this broker's turn to take it.
+void acquire_turn(struct broker *broker, struct lock *lock);
+
 #endif

@@ -203,6 +203,12 @@ struct time_limit broker_limit(const struct broker *broker, struct backend_op *o
     };
 }
 
+void broker_raise_floor(struct broker *broker, int64_t fence)
+{
+    if (fence > broker->fence_floor)
+        broker->fence_floor = fence;
+}
+
 void broker_mark_dirty(struct broker *broker, struct lock *lock)
 {
     if (lock->dirty)

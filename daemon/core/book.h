@@ -59,6 +59,10 @@ struct broker {
     int64_t retry_max_ms;
     int64_t requests_max;
     bool waits_after_loss;
+    int64_t fence_block;
+    int64_t handoff_grants_max;
+    int64_t handoff_time_max_ms;
+    int64_t yield_after_ms;
     int64_t loss_ttl_ms; // the largest ttl_max so far: locks of that ttl may still be held
     uid_t own_uid;
     char server[BOOK_TEXT_MAX + 1];
@@ -74,6 +78,7 @@ struct broker {
 
     // The backend.
     bool up;
+    bool hears;          // its channel is open: it is told when it is its turn
     uint64_t down_up_to; // claims up to this id waited when the link was last found down
     bool may_evict;
     bool saw_epoch;              // the server's epoch marker was there, or was made for us
@@ -163,6 +168,9 @@ struct backend_op *broker_start(struct broker *broker, struct flight *flight,
 // `within_ms` from now. Unlimited while nothing is known of the server's clock.
 struct time_limit broker_limit(const struct broker *broker, struct backend_op *op,
                                int64_t within_ms);
+
+// No fence that is granted later may be as low as this one.
+void broker_raise_floor(struct broker *broker, int64_t fence);
 
 // Puts the lock on the list of those to be looked at before the step ends.
 void broker_mark_dirty(struct broker *broker, struct lock *lock);

@@ -10,6 +10,7 @@
 
 #include "daemon/core/acquire.h"
 #include "daemon/core/book.h"
+#include "daemon/core/handoff.h"
 #include "daemon/core/hold.h"
 #include "daemon/core/inspect.h"
 #include "daemon/core/release.h"
@@ -26,6 +27,10 @@ static void broker_configure(struct broker *broker, const struct broker_config *
     broker->retry_max_ms = config->retry_max_ms;
     broker->requests_max = config->requests_max;
     broker->waits_after_loss = config->waits_after_loss;
+    broker->fence_block = config->fence_block;
+    broker->handoff_grants_max = config->handoff_grants_max;
+    broker->handoff_time_max_ms = config->handoff_time_max_ms;
+    broker->yield_after_ms = config->yield_after_ms;
     if (!config->waits_after_loss)
         broker->quarantine_until_ms = 0;
     if (config->ttl_max_ms > broker->loss_ttl_ms)
@@ -91,6 +96,8 @@ static bool attend_unheld(struct broker *broker, struct lock *lock)
         return false;
     if (lock->maybe_set)
         release_begin(broker, lock);
+    else if (lock->queues && broker->up) // without a link it ends by itself
+        release_place(broker, lock);
     else
         lock_move(lock, LOCK_IDLE);
     return true;
@@ -107,9 +114,11 @@ static bool attend_once(struct broker *broker, struct lock *lock)
         return attend_unheld(broker, lock);
     case LOCK_HELD:
         if (!broker->draining)
-            return hold_renew_for_extension(broker, lock);
+            return hold_renew_for_extension(broker, lock) || handoff_refill(broker, lock);
         hold_lose(broker, lock->grant, LOSS_SHUTDOWN);
         return true;
+    case LOCK_VACANT:
+        return handoff_attend(broker, lock);
     case LOCK_RELEASING:
         release_attend(broker, lock);
         return false;
@@ -314,6 +323,8 @@ static void server_clock_stepped(struct broker *broker, int64_t step_ms)
     for (lock = lock_tree_first(&broker->locks); lock && step_ms > 0; lock = lock_tree_next(lock)) {
         if (lock->state == LOCK_HELD)
             hold_clock_stepped(broker, lock, step_ms);
+        else if (lock->state == LOCK_VACANT)
+            release_begin(broker, lock);
     }
 }
 
@@ -343,6 +354,8 @@ static void backend_up(struct broker *broker, const struct backend_facts *facts)
         lock->paused = false;
         if (restarted && lock->state == LOCK_HELD)
             hold_doubt(broker, lock, "restarted");
+        else if (restarted && lock->state == LOCK_VACANT)
+            release_begin(broker, lock);
     }
     broker_mark_all_dirty(broker);
 }
@@ -398,6 +411,31 @@ static void backend_outcome(struct broker *broker, const struct backend_outcome 
     }
 }
 
+// Turns may have come while nobody listened: all that wait ask again.
+static void channel_up(struct broker *broker)
+{
+    struct lock *lock;
+
+    broker->hears = true;
+    for (lock = lock_tree_first(&broker->locks); lock; lock = lock_tree_next(lock)) {
+        if (lock->state == LOCK_BLOCKED)
+            lock->paused = false;
+    }
+    broker_mark_all_dirty(broker);
+}
+
+static void handle_message(struct broker *broker, const struct event *event)
+{
+    struct lock *lock = lock_tree_find(&broker->locks, event->key);
+
+    if (!lock)
+        return;
+    if (event->kind == EVENT_TURN)
+        acquire_turn(broker, lock);
+    else
+        lock_contend(lock, broker->now_ms);
+}
+
 static void broker_drain(struct broker *broker)
 {
     broker->draining = true;
@@ -448,9 +486,15 @@ static void handle_event(struct broker *broker, const struct event *event)
         broker_configure(broker, event->config);
         break;
     case EVENT_CHANNEL_UP:
+        channel_up(broker);
+        break;
     case EVENT_CHANNEL_DOWN:
+        broker->hears = false;
+        break;
     case EVENT_TURN:
     case EVENT_CONTENDED:
+        handle_message(broker, event);
+        break;
     case EVENT_TIME:
     default:
         break;
@@ -464,10 +508,10 @@ bool broker_step(struct broker *broker, const struct event *event, struct effect
     broker->effects = effects;
     broker->now_ms = event->now_ms;
 
-    // A grant that could not be told must go before the sweep, which would tell of its loss.
+    // Grants that could not be told must go before any sweep, which would tell of their loss. One
+    // step may have made several: what follows from it waits for the next step.
     if (event->kind == EVENT_GRANT_STALE) {
         handle_event(broker, event);
-        (void)broker_sweep(broker);
         return true;
     }
     if (!broker_sweep(broker)) // else there is room for what the event brings

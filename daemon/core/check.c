@@ -38,6 +38,7 @@ static void check_lock(const struct broker *broker, const struct lock *lock)
     lb_assert(lock->state != LOCK_IDLE || (lock_first_contender(lock) && !broker->up));
     if (lock->state == LOCK_BLOCKED)
         lb_assert(lock_first_contender(lock) && (lock->paused || !broker->up));
+    lb_assert(lock->state != LOCK_VACANT || lock->main_op.op_id);
     if (lock->state == LOCK_RELEASING)
         lb_assert(lock->release_op.op_id || lock->paused || !broker->up);
 }

@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 
+#include "daemon/core/handoff.h"
 #include "daemon/core/lease.h"
+#include "daemon/core/release.h"
 
 static const char *const loss_names[] = {
     [LOSS_EXPIRED] = "expired",   [LOSS_DELETED] = "deleted", [LOSS_STOLEN] = "stolen",
@@ -84,31 +86,33 @@ static void tell_grant(struct broker *broker, struct claim *claim)
     broker_fact(broker, FACT_DEBUG, "granted", claim)->ms = reply->waited_ms;
 }
 
-bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
-                const struct backend_outcome *outcome)
+static int64_t cap_of(const struct broker *broker, const struct claim *claim)
 {
-    // The key may live longer than this contender asked for: it is told no more than it asked.
-    int64_t ttl_ms = least(claim->ttl_ms, lock->main_op_ttl_ms);
-    int64_t deadline_ms = lease_deadline(outcome->sent_ms, ttl_ms);
-    int64_t cap_ms =
-        claim->max_hold_ms == LB_NONE ? INT64_MAX : broker->now_ms + claim->max_hold_ms;
+    return claim->max_hold_ms == LB_NONE ? INT64_MAX : broker->now_ms + claim->max_hold_ms;
+}
 
-    // At the very margin it would be lost in the moment in which it is told.
-    if (least(deadline_ms, cap_ms) - broker->now_ms <= claim_margin(claim))
-        return false;
+// At the very margin a grant would be lost in the moment in which it is told.
+static bool is_worth_telling(const struct broker *broker, const struct claim *claim,
+                             const struct lease *lease)
+{
+    return least(lease->deadline_ms, cap_of(broker, claim)) - broker->now_ms > claim_margin(claim);
+}
 
+static void grant_begin(struct broker *broker, struct lock *lock, struct claim *claim,
+                        int64_t fence)
+{
     lock_remove_contender(lock, claim);
-    lock->lease =
-        (struct lease){.sent_ms = outcome->sent_ms, .ttl_ms = ttl_ms, .deadline_ms = deadline_ms};
-    lock->ttl_ms = ttl_ms;
+    lock->ttl_ms = claim->ttl_ms;
     lock->maybe_set = false;
     lock->gone = false;
     lock->grant = claim;
+    lock->run.grants++;
+    lock->run.contended_grants++;
     claim->state = CLAIM_GRANTED;
     claim->granted_ms = broker->now_ms;
-    claim->cap_ms = cap_ms;
-    claim->deadline_ms = least(deadline_ms, cap_ms);
-    claim->fence = outcome->fence;
+    claim->cap_ms = cap_of(broker, claim);
+    claim->deadline_ms = least(lock->lease.deadline_ms, claim->cap_ms);
+    claim->fence = fence;
     claim->suspect = false;
     claim->doubt = NULL;
     lock_move(lock, LOCK_HELD);
@@ -118,6 +122,39 @@ bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
     histogram_add(&broker->stats.wait_ms, broker->now_ms - claim->arrived_ms);
     tell_grant(broker, claim);
     broker_mark_dirty(broker, lock);
+}
+
+bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
+                const struct backend_outcome *outcome)
+{
+    // The key may live longer than this contender asked for: it is told no more than it asked.
+    struct lease lease = {
+        .sent_ms = outcome->sent_ms,
+        .ttl_ms = claim->ttl_ms,
+        .deadline_ms = lease_deadline(outcome->sent_ms, claim->ttl_ms),
+    };
+
+    lb_assert(claim->ttl_ms <= lock->main_op_ttl_ms);
+    if (!is_worth_telling(broker, claim, &lease))
+        return false;
+    lock->lease = lease;
+    grant_begin(broker, lock, claim, outcome->fence);
+    if (outcome->fences > 1)
+        lock_take_fences(lock, outcome->fence + 1, outcome->fences - 1);
+    return true;
+}
+
+bool hold_pass(struct broker *broker, struct lock *lock, struct claim *claim)
+{
+    struct lease lease = lease_inherit(&lock->lease, broker->now_ms, claim->ttl_ms);
+    int64_t left_ms = lease.deadline_ms - broker->now_ms;
+
+    if (lock->fences_left == 0 || left_ms < claim->ttl_ms / 2 ||
+        !is_worth_telling(broker, claim, &lease))
+        return false;
+    lock->lease = lease;
+    lock->fences_left--;
+    grant_begin(broker, lock, claim, lock->fence_next++);
     return true;
 }
 
@@ -294,10 +331,12 @@ void hold_renew(struct broker *broker, struct lock *lock)
     lock->extending = extension;
     if (extension)
         TAILQ_REMOVE(&lock->grant->extensions, extension, link);
-    else
+    else if (late_ms + lease_renew_slack(lock->lease.ttl_ms) >= 0) // else it is for the fences
         histogram_add(&broker->stats.renewal_late_ms, late_ms > 0 ? late_ms : 0);
     lock->main_op_ttl_ms = extension ? extension->ttl_ms : lock->ttl_ms;
+    lock->main_op_fences = handoff_fences_wanted(broker, lock, 0);
     op->serial = lock->serial;
+    op->fences = lock->main_op_fences;
 
     // With a shorter ttl than before the key must still live as long as its holder was told, also
     // when it is set anew, or when somebody took its expiry away.
@@ -355,20 +394,36 @@ static void extend_ttl(struct broker *broker, struct lock *lock, const struct ex
     lock->ttl_ms = claim->ttl_ms;
 }
 
-static void hold_renewed(struct broker *broker, struct lock *lock, int64_t sent_ms,
-                         struct extension *extension)
+static void lease_renewed(struct lock *lock, int64_t sent_ms)
 {
-    struct claim *claim = lock->grant;
     int64_t deadline_ms = lease_deadline(sent_ms, lock->main_op_ttl_ms);
 
-    broker->stats.renewals++;
-    lock->ttl_ms = lock->main_op_ttl_ms;
     lock->lease.sent_ms = sent_ms;
-    lock->lease.ttl_ms = lock->ttl_ms;
+    lock->lease.ttl_ms = lock->main_op_ttl_ms;
     if (deadline_ms > lock->lease.deadline_ms) {
         lock->lease.deadline_ms = deadline_ms;
         lock->lease.stepped_ms = 0;
     }
+}
+
+static void fences_refilled(struct broker *broker, struct lock *lock,
+                            const struct backend_outcome *outcome)
+{
+    lock->refill_failed = lock->main_op_fences > 0 && outcome->fences == 0;
+    if (outcome->fences == 0)
+        return;
+    lock_take_fences(lock, outcome->fence, outcome->fences);
+    broker_raise_floor(broker, outcome->fence + outcome->fences - 1);
+}
+
+static void hold_renewed(struct broker *broker, struct lock *lock, struct extension *extension)
+{
+    struct claim *claim = lock->grant;
+    int64_t deadline_ms;
+
+    // It may have been sent for a grant before this one, with a longer ttl.
+    if (!extension && lock->main_op_ttl_ms > claim->ttl_ms)
+        lock->lease = lease_inherit(&lock->lease, broker->now_ms, claim->ttl_ms);
     if (extension)
         extend_cap(claim, extension);
     deadline_ms = least(lock->lease.deadline_ms, claim->cap_ms);
@@ -392,6 +447,7 @@ static void renewal_failed(struct broker *broker, struct lock *lock, bool refuse
                            struct extension *extension)
 {
     broker->stats.renewals_failed++;
+    lock->refill_failed = true;
     if (extension)
         extension_finish(broker, extension, ERROR_UNAVAILABLE, refused ? "refused" : "down");
     if (wants_renewal(lock))
@@ -415,6 +471,19 @@ static void reasserted(struct broker *broker, struct lock *lock)
     (void)broker_fact(broker, FACT_NOTICE, "reasserted", lock->grant);
 }
 
+// The renewal served a grant that has ended since: it may serve the next one.
+static void vacant_outcome(struct broker *broker, struct lock *lock,
+                           const struct backend_outcome *outcome)
+{
+    if (outcome->result != RESULT_OK || outcome->was_missing) {
+        release_begin(broker, lock);
+        return;
+    }
+    broker->stats.renewals++;
+    lease_renewed(lock, outcome->sent_ms);
+    fences_refilled(broker, lock, outcome);
+}
+
 void hold_outcome(struct broker *broker, struct lock *lock, const struct backend_outcome *outcome)
 {
     struct extension *extension = lock->extending;
@@ -422,13 +491,18 @@ void hold_outcome(struct broker *broker, struct lock *lock, const struct backend
     lock->extending = NULL;
     if (outcome->result == RESULT_UNKNOWN)
         lock_main_op_strays(lock);
+    if (lock->state == LOCK_VACANT)
+        vacant_outcome(broker, lock, outcome);
     if (lock->state != LOCK_HELD) // the grant ended meanwhile: no reply revives it
         return;
     switch (outcome->result) {
     case RESULT_OK:
         if (outcome->was_missing)
             reasserted(broker, lock);
-        hold_renewed(broker, lock, outcome->sent_ms, extension);
+        broker->stats.renewals++;
+        lease_renewed(lock, outcome->sent_ms);
+        fences_refilled(broker, lock, outcome);
+        hold_renewed(broker, lock, extension);
         break;
     case RESULT_LATE:
         renewal_late(broker, lock, extension);

@@ -21,6 +21,10 @@ enum loss {
 bool hold_grant(struct broker *broker, struct lock *lock, struct claim *claim,
                 const struct backend_outcome *outcome);
 
+// Grants the vacant lock to the waiting claim out of what is left of the lease and of the fences.
+// False, and nothing happens, when that is too little.
+bool hold_pass(struct broker *broker, struct lock *lock, struct claim *claim);
+
 // A grant could not be told in time: its claim waits again, in the first place.
 void hold_take_back(struct broker *broker, struct session *session, uint64_t grant_id);
 

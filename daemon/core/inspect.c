@@ -79,9 +79,12 @@ static void describe_rival(const struct broker *broker, const struct rival *riva
 void lock_describe_holder(const struct broker *broker, const struct lock *lock,
                           struct holder *ret_holder)
 {
-    if (lock->state == LOCK_HELD || lock->state == LOCK_KEPT || lock->state == LOCK_RELEASING)
+    bool is_ours = lock->state == LOCK_HELD || lock->state == LOCK_VACANT ||
+                   lock->state == LOCK_KEPT || (lock->state == LOCK_RELEASING && !lock->leaves);
+
+    if (is_ours)
         describe_local(broker, lock, ret_holder);
-    else if ((lock->state == LOCK_BLOCKED || lock->state == LOCK_ACQUIRING) && lock->rival)
+    else if (lock->state != LOCK_IDLE && lock->rival)
         describe_rival(broker, lock->rival, ret_holder);
     else
         ret_holder->kind = HOLDER_NONE;

@@ -31,6 +31,21 @@ int64_t lease_ttl_until(int64_t sent_ms, int64_t deadline_ms)
     return ttl_ms;
 }
 
+// A shorter lease is one that a renewal at this moment would have brought: what it promises is true
+// of the longer one.
+struct lease lease_inherit(const struct lease *lease, int64_t now_ms, int64_t ttl_ms)
+{
+    struct lease inherited = *lease;
+    int64_t deadline_ms = lease_deadline(now_ms, ttl_ms);
+
+    if (deadline_ms > lease->deadline_ms)
+        return inherited;
+    inherited.sent_ms = now_ms;
+    inherited.ttl_ms = ttl_ms;
+    inherited.deadline_ms = deadline_ms;
+    return inherited;
+}
+
 int64_t lease_margin(int64_t ttl_ms)
 {
     return clamp(ttl_ms / 10, 100, 3000);

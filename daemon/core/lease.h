@@ -28,6 +28,10 @@ int64_t lease_ttl_until(int64_t sent_ms, int64_t deadline_ms);
 // least that is left when a grant is told.
 int64_t lease_margin(int64_t ttl_ms);
 
+// What a contender that asks for `ttl_ms` is told of a lease that is there already: no more than it
+// would get by a renewal now. That lease's certain end does not move.
+struct lease lease_inherit(const struct lease *lease, int64_t now_ms, int64_t ttl_ms);
+
 // When to renew: a third of the ttl after the last confirmed sending.
 int64_t lease_renew_at(const struct lease *lease);
 

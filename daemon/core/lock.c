@@ -12,10 +12,11 @@
 
 // transitions[from]: the states that may follow.
 static const unsigned transitions[LOCK_STATES] = {
-    [LOCK_IDLE] = BIT(LOCK_ACQUIRING),
+    [LOCK_IDLE] = BIT(LOCK_ACQUIRING) | BIT(LOCK_BLOCKED),
     [LOCK_ACQUIRING] = BIT(LOCK_HELD) | BIT(LOCK_BLOCKED) | BIT(LOCK_RELEASING),
     [LOCK_BLOCKED] = BIT(LOCK_ACQUIRING) | BIT(LOCK_RELEASING) | BIT(LOCK_IDLE),
-    [LOCK_HELD] = BIT(LOCK_KEPT) | BIT(LOCK_RELEASING) | BIT(LOCK_BLOCKED),
+    [LOCK_HELD] = BIT(LOCK_KEPT) | BIT(LOCK_RELEASING) | BIT(LOCK_BLOCKED) | BIT(LOCK_VACANT),
+    [LOCK_VACANT] = BIT(LOCK_HELD) | BIT(LOCK_ACQUIRING) | BIT(LOCK_RELEASING),
     [LOCK_KEPT] = BIT(LOCK_RELEASING) | BIT(LOCK_IDLE),
     [LOCK_RELEASING] = BIT(LOCK_IDLE),
 };
@@ -44,6 +45,8 @@ struct lock *lock_new(const char *name)
     memcpy(lock->name, name, size);
     TAILQ_INIT(&lock->waiters);
     TAILQ_INIT(&lock->tries);
+    lock->run.since_ms = LB_NONE;
+    lock->foreign_ms = LB_NONE;
     return lock;
 }
 
@@ -52,8 +55,27 @@ void lock_move(struct lock *lock, enum lock_state state)
     lb_assert(transitions[lock->state] & BIT(state));
     lock->state = state;
     lock->paused = false;
+    lock->leaves = false;
+    if (state != LOCK_HELD && state != LOCK_VACANT)
+        lock->fences_left = 0;
     alarm_cancel(&lock->alarm);
     alarm_cancel(&lock->early_alarm);
+}
+
+void lock_contend(struct lock *lock, int64_t now_ms)
+{
+    if (lock->run.is_contended)
+        return;
+    lock->run.is_contended = true;
+    lock->run.contended_ms = now_ms;
+    lock->run.contended_grants = 0;
+}
+
+void lock_take_fences(struct lock *lock, int64_t first, int64_t count)
+{
+    lock->fence_next = first;
+    lock->fences_left = count;
+    lock->refill_failed = false;
 }
 
 static bool grant_fits(const struct lock *lock, enum claim_state state, bool may_be_absent)
@@ -81,6 +103,9 @@ static void lock_check_state(const struct lock *lock)
         lb_assert(lock->grant->deadline_ms <= lock->grant->cap_ms);
         lb_assert(lock->grant->deadline_ms <= lock->lease.deadline_ms);
         break;
+    case LOCK_VACANT:
+        lb_assert(lock->serial && !lock->grant && !lock->extending);
+        break;
     case LOCK_KEPT:
         lb_assert(grant_fits(lock, CLAIM_LOST, true));
         break;
@@ -97,6 +122,7 @@ void lock_invariant(const struct lock *lock)
 
     lock_check_state(lock);
     lb_assert(!lock->extending || lock->main_op.op_id);
+    lb_assert(!lock->fences_left || lock->state == LOCK_HELD || lock->state == LOCK_VACANT);
     TAILQ_FOREACH (claim, &lock->waiters, lock_link) {
         lb_assert(claim->lock == lock && claim->state == CLAIM_WAITING && !claim->is_try);
         count++;
@@ -113,10 +139,12 @@ const char *lock_state_name(const struct lock *lock)
     switch (lock->state) {
     case LOCK_HELD:
         return lock->grant->suspect ? "suspect" : "ok";
+    case LOCK_VACANT:
+        return "ok";
     case LOCK_KEPT:
         return "lost";
     case LOCK_RELEASING:
-        return "releasing";
+        return lock->leaves ? "waiting" : "releasing";
     case LOCK_IDLE:
     case LOCK_ACQUIRING:
     case LOCK_BLOCKED:
@@ -190,8 +218,10 @@ bool lock_is_owed(const struct lock *lock)
     switch (lock->state) {
     case LOCK_ACQUIRING:
     case LOCK_HELD:
-    case LOCK_RELEASING:
+    case LOCK_VACANT:
         return true;
+    case LOCK_RELEASING:
+        return !lock->leaves;
     case LOCK_KEPT:
         return lock->grant && !lock->gone;
     case LOCK_BLOCKED:

@@ -3,6 +3,7 @@
 //
 //   IDLE -> ACQUIRING -> HELD -> RELEASING -> IDLE      the usual way
 //   ACQUIRING -> BLOCKED -> ACQUIRING                   held elsewhere, refused, or no answer
+//   HELD -> VACANT -> HELD                              handed on to the next local contender
 //   HELD -> KEPT -> RELEASING or IDLE                   lost: must not move before its deadline
 #ifndef LB_CORE_LOCK_H
 #define LB_CORE_LOCK_H
@@ -24,10 +25,11 @@ enum lock_state {
     LOCK_ACQUIRING, // an acquire is in flight
     LOCK_BLOCKED,   // not to be had now; tried again later
     LOCK_HELD,      // ours, and granted to `grant`
+    LOCK_VACANT,    // ours, between two grants: the next contender gets it
     LOCK_KEPT,      // the grant is over, but the key must not move before kept_until_ms
     LOCK_RELEASING, // a compare-and-delete is owed until its outcome is definite
 };
-#define LOCK_STATES 6
+#define LOCK_STATES 7
 
 // Why contenders that were asked for get no grant.
 enum verdict_kind {
@@ -55,6 +57,15 @@ struct rival {
     char host[LB_HOST_BYTES_MAX + 1];
 };
 
+// The grants that one token serves, one after another.
+struct run {
+    int64_t since_ms; // LB_NONE: there was none yet
+    int64_t grants;
+    bool is_contended;        // others are known to want the key
+    int64_t contended_ms;     // since when
+    int64_t contended_grants; // how many grants began since then
+};
+
 struct lock {
     struct grave grave;
     RB_ENTRY(lock) entry;
@@ -76,10 +87,25 @@ struct lock {
     int64_t main_op_ttl_ms;             // what the one in flight asked for
     struct time_limit main_op_limit;    // of the one in flight
     struct time_limit stragglers_limit; // of those with this token that got no answer
+    int64_t main_op_fences;             // how many fences it asked for
+    bool main_op_queues;                // it asked for a place in the key's queue
     struct extension *extending;        // the extension that the renewal in flight serves
     struct alarm alarm;                 // blocked, releasing: try again; held: renew; kept: over
     struct alarm early_alarm;           // held: from then on the renewal may go with others
     bool paused;                        // blocked, releasing: until the alarm
+
+    // Fences that are reserved for the token, and not granted yet.
+    int64_t fence_next;
+    int64_t fences_left;
+    bool refill_failed; // the last attempt to get more brought none: the next renewal tries again
+
+    // The key among brokers, and others.
+    struct run run;
+    bool queues;        // this broker may be in the key's queue
+    bool leaves;        // releasing: nothing but the queue, the key never was ours
+    bool turn_came;     // while an acquire was in flight
+    int64_t foreign_ms; // when it was last seen held by no broker; LB_NONE: never
+    int64_t poll_ms;    // the last pause between two tries, where nobody tells when to try
 
     // Contenders, first come first served; tries are apart so that none is looked for in a long
     // queue. A verdict is for those whose id is at most asked_up_to.
@@ -103,6 +129,12 @@ struct lock *lock_new(const char *name);
 
 // Changes the state. A change that the transition table does not have is a defect: it aborts.
 void lock_move(struct lock *lock, enum lock_state state);
+
+// Another broker, or some other program, is known to want the key.
+void lock_contend(struct lock *lock, int64_t now_ms);
+
+// Takes in the fences that were reserved for the token: `count`, from `first` on.
+void lock_take_fences(struct lock *lock, int64_t first, int64_t count);
 
 // Aborts when the parts of the lock do not fit its state.
 void lock_invariant(const struct lock *lock);

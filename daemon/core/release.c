@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/core/acquire.h"
+#include "daemon/core/handoff.h"
 #include "daemon/core/hold.h"
 #include "daemon/core/lease.h"
 
@@ -16,6 +17,12 @@ void release_begin(struct broker *broker, struct lock *lock)
     broker_mark_dirty(broker, lock);
 }
 
+void release_place(struct broker *broker, struct lock *lock)
+{
+    release_begin(broker, lock);
+    lock->leaves = true;
+}
+
 // The token is done with: it is never sent again.
 static void release_end(struct broker *broker, struct lock *lock)
 {
@@ -24,6 +31,7 @@ static void release_end(struct broker *broker, struct lock *lock)
     lock->maybe_set = false;
     lock->gone = false;
     lock->grant = NULL;
+    lock->queues = false;
     lock->verdict = VERDICT_NONE;
     lock->last_verdict = VERDICT_NONE;
     lock->ttl_longest_ms = 0;
@@ -66,10 +74,18 @@ static void release_granted(struct broker *broker, struct claim *claim,
 
     fact->status = has_status ? request->status : NULL;
     fact->ms = broker->now_ms - claim->granted_ms;
+    bool is_passed_on = handoff_is_due(broker, lock);
+
     hold_end(broker, claim);
     claim->state = CLAIM_RELEASING;
     call_open(&claim->call, claim->session, &request->id, OP_RELEASE);
     claim->session = NULL;
+    if (is_passed_on) {
+        broker->stats.released++;
+        release_answer(broker, lock, "released", NULL);
+        handoff_begin(broker, lock);
+        return;
+    }
     release_begin(broker, lock);
     if (broker->up)
         return;
@@ -168,6 +184,7 @@ static int64_t retry_pause_ms(const struct broker *broker, const struct lock *lo
 void release_outcome(struct broker *broker, struct lock *lock,
                      const struct backend_outcome *outcome)
 {
+    broker->stats.turns_given += outcome->gave_turn;
     switch (outcome->result) {
     case RESULT_OK:
         broker->stats.released++;
@@ -248,9 +265,15 @@ static void claim_end_with_client(struct broker *broker, struct claim *claim)
 
     fact->reason = "client_ended";
     fact->ms = broker->now_ms - claim->granted_ms;
+
+    bool is_passed_on = handoff_is_due(broker, lock);
+
     hold_end(broker, claim);
     lock->grant = NULL;
-    release_begin(broker, lock);
+    if (is_passed_on)
+        handoff_begin(broker, lock);
+    else
+        release_begin(broker, lock);
     claim_bury(broker, claim);
 }
 

@@ -12,6 +12,9 @@ void release_request(struct broker *broker, struct session *session, const struc
 // Owes the backend a compare-and-delete of the lock's token, for lock->grant if that is not NULL.
 void release_begin(struct broker *broker, struct lock *lock);
 
+// Likewise for a lock that never was ours: only this broker's place in its queue is given back.
+void release_place(struct broker *broker, struct lock *lock);
+
 // Sends the compare-and-delete if it should be sent now.
 void release_attend(struct broker *broker, struct lock *lock);
 

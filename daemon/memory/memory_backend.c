@@ -115,22 +115,31 @@ static void holder_describe(const struct entry *entry, int64_t now_ms, struct ho
     ret_holder->ttl_left_ms = entry->expires_ms - now_ms;
 }
 
-// The next fence, or LB_NONE when there is none left.
-static int64_t fence_next(const struct memory_backend *backend, int64_t floor)
+// The first of so many fences, or LB_NONE when there are none left.
+static int64_t fences_next(const struct memory_backend *backend, int64_t floor, int64_t count)
 {
     int64_t fence = backend->options.wall_us(backend->options.context);
     int64_t highest = floor > backend->last_fence ? floor : backend->last_fence;
 
     if (fence <= highest)
         fence = highest + 1;
-    return fence <= LB_INTEGER_MAX ? fence : LB_NONE;
+    return fence <= LB_INTEGER_MAX - count + 1 ? fence : LB_NONE;
+}
+
+static void fences_reserve(struct memory_backend *backend, int64_t first, int64_t count,
+                           struct backend_outcome *outcome)
+{
+    backend->last_fence = first + count - 1;
+    outcome->fence = first;
+    outcome->fences = count;
 }
 
 static enum backend_result acquire_free(struct memory_backend *backend, const struct backend_op *op,
                                         struct entry *own, struct backend_outcome *outcome)
 {
     int64_t expires_ms = outcome->sent_ms + op->ttl_ms;
-    int64_t fence = fence_next(backend, op->fence_floor);
+    int64_t count = op->fences > 1 ? op->fences : 1;
+    int64_t fence = fences_next(backend, op->fence_floor, count);
 
     if (fence == LB_NONE || state_file_raise(&backend->state, expires_ms) < 0)
         return RESULT_REFUSED;
@@ -138,8 +147,7 @@ static enum backend_result acquire_free(struct memory_backend *backend, const st
         entry_push_out(backend, own, expires_ms);
     else if (!entry_add(backend, op, expires_ms))
         return RESULT_REFUSED;
-    backend->last_fence = fence;
-    outcome->fence = fence;
+    fences_reserve(backend, fence, count, outcome);
     return RESULT_OK;
 }
 
@@ -158,9 +166,10 @@ static enum backend_result acquire(struct memory_backend *backend, const struct 
 }
 
 static enum backend_result renew(struct memory_backend *backend, const struct backend_op *op,
-                                 struct entry *entry, const struct backend_outcome *outcome)
+                                 struct entry *entry, struct backend_outcome *outcome)
 {
     int64_t expires_ms = outcome->sent_ms + op->ttl_ms;
+    int64_t fence;
 
     if (!entry)
         return RESULT_GONE;
@@ -169,6 +178,9 @@ static enum backend_result renew(struct memory_backend *backend, const struct ba
     if (state_file_raise(&backend->state, expires_ms) < 0)
         return RESULT_REFUSED;
     entry_push_out(backend, entry, expires_ms);
+    fence = fences_next(backend, op->fence_floor, op->fences);
+    if (op->fences > 0 && fence != LB_NONE)
+        fences_reserve(backend, fence, op->fences, outcome);
     return RESULT_OK;
 }
 

@@ -48,6 +48,35 @@ START_TEST(times_of_a_lease)
 }
 END_TEST
 
+START_TEST(a_lease_is_inherited)
+{
+    struct lease lease = {.sent_ms = 500, .ttl_ms = 30000, .deadline_ms = 29698, .stepped_ms = 7};
+
+    // As long a one, and a longer one, as they stand: nothing new was confirmed.
+    struct lease same = lease_inherit(&lease, 10000, 30000);
+    struct lease longer = lease_inherit(&lease, 10000, 60000);
+
+    ck_assert_mem_eq(&same, &lease, sizeof(lease));
+    ck_assert_mem_eq(&longer, &lease, sizeof(lease));
+
+    // A shorter one: as if it had been renewed now, since the key lives for longer than that.
+    struct lease shorter = lease_inherit(&lease, 10000, 5000);
+
+    ck_assert_int_eq(shorter.sent_ms, 10000);
+    ck_assert_int_eq(shorter.ttl_ms, 5000);
+    ck_assert_int_eq(shorter.deadline_ms, lease_deadline(10000, 5000));
+    ck_assert_int_eq(shorter.stepped_ms, 7);
+
+    // Up to where the key's own end is nearer.
+    int64_t last_ms = 29698 - lease_deadline(0, 5000);
+
+    ck_assert_int_eq(lease_inherit(&lease, last_ms, 5000).deadline_ms, 29698);
+    ck_assert_int_eq(lease_inherit(&lease, last_ms, 5000).sent_ms, last_ms);
+    ck_assert_int_eq(lease_inherit(&lease, last_ms + 1, 5000).deadline_ms, 29698);
+    ck_assert_int_eq(lease_inherit(&lease, last_ms + 1, 5000).sent_ms, 500);
+}
+END_TEST
+
 START_TEST(timeouts_are_clamped)
 {
     ck_assert_int_eq(lease_command_timeout(1000), 250);
@@ -100,6 +129,7 @@ Suite *lease_suite(void)
     tcase_add_test(tests, a_step_is_tolerated_up_to_a_twentieth);
     tcase_add_test(tests, margin_is_a_tenth_within_bounds);
     tcase_add_test(tests, times_of_a_lease);
+    tcase_add_test(tests, a_lease_is_inherited);
     tcase_add_test(tests, timeouts_are_clamped);
     tcase_add_test(tests, ttl_for_a_deadline);
     tcase_add_test(tests, order_of_a_lease);

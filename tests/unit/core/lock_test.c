@@ -8,14 +8,14 @@
 #include "tests/unit/core/suites.h"
 
 static const char states[LOCK_STATES] = {
-    [LOCK_IDLE] = 'I', [LOCK_ACQUIRING] = 'A', [LOCK_BLOCKED] = 'B',
-    [LOCK_HELD] = 'H', [LOCK_KEPT] = 'K',      [LOCK_RELEASING] = 'R',
+    [LOCK_IDLE] = 'I',   [LOCK_ACQUIRING] = 'A', [LOCK_BLOCKED] = 'B',   [LOCK_HELD] = 'H',
+    [LOCK_VACANT] = 'V', [LOCK_KEPT] = 'K',      [LOCK_RELEASING] = 'R',
 };
 
 // From, then what may follow.
 static const char *const allowed[LOCK_STATES] = {
-    [LOCK_IDLE] = "A",   [LOCK_ACQUIRING] = "HBR", [LOCK_BLOCKED] = "ARI",
-    [LOCK_HELD] = "KRB", [LOCK_KEPT] = "RI",       [LOCK_RELEASING] = "I",
+    [LOCK_IDLE] = "AB",    [LOCK_ACQUIRING] = "HBR", [LOCK_BLOCKED] = "ARI", [LOCK_HELD] = "KRBV",
+    [LOCK_VACANT] = "HAR", [LOCK_KEPT] = "RI",       [LOCK_RELEASING] = "I",
 };
 
 static void move(int pair, bool is_allowed)
@@ -34,11 +34,13 @@ static void move(int pair, bool is_allowed)
     alarm_queue_init(&queue);
     lock->state = from;
     lock->paused = true;
+    lock->fences_left = 3;
     alarm_set(&lock->alarm, &queue, 5);
     alarm_set(&lock->early_alarm, &queue, 4);
     lock_move(lock, to);
     ck_assert_int_eq(lock->state, to);
     ck_assert(!lock->paused);
+    ck_assert_int_eq(lock->fences_left, to == LOCK_HELD || to == LOCK_VACANT ? 3 : 0);
     ck_assert_ptr_null(alarm_queue_first(&queue));
     free(lock);
 }

@@ -91,6 +91,15 @@ static void describe(const struct model_key *key, int64_t now_ms, struct holder 
     ret_holder->ttl_left_ms = key->expires_ms - now_ms;
 }
 
+static void reserve_fences(struct model *model, struct model_op *op)
+{
+    if (op->op.fences == 0)
+        return;
+    op->outcome.fence = later(model->fence, op->op.fence_floor) + 1;
+    op->outcome.fences = op->op.fences;
+    model->fence = op->outcome.fence + op->op.fences - 1;
+}
+
 static void run_acquire(struct model *model, struct model_op *op, int64_t now_ms)
 {
     struct model_key *key = &model->keys[op->key];
@@ -106,8 +115,7 @@ static void run_acquire(struct model *model, struct model_op *op, int64_t now_ms
         return;
     }
     key->expires_ms = later(key->expires_ms, expires_ms);
-    model->fence = later(model->fence, op->op.fence_floor) + 1;
-    op->outcome.fence = model->fence;
+    reserve_fences(model, op);
     op->outcome.result = RESULT_OK;
 }
 
@@ -122,6 +130,8 @@ static void run_on_ours(struct model *model, struct model_op *op, int64_t now_ms
         op->outcome.result = RESULT_STOLEN;
     } else if (op->op.kind == BACKEND_RENEW) {
         key->expires_ms = later(key->expires_ms, now_ms + op->op.ttl_ms);
+        if (model->is_healthy || below(model, 4) != 0)
+            reserve_fences(model, op);
         op->outcome.result = RESULT_OK;
     } else {
         key->serial = 0;

@@ -170,7 +170,7 @@ static void print_op(struct world *world, const struct backend_op *op)
         print_number(world, "loss", op->loss_ttl_ms);
     if (op->saw_epoch)
         (void)fprintf(world->out, " saw_epoch");
-    if (op->fences)
+    if (op->fences > (op->kind == BACKEND_ACQUIRE)) // beside the grant's own
         print_number(world, "fences", op->fences);
     if (op->queue_ms)
         print_number(world, "queue", op->queue_ms);

@@ -46,6 +46,15 @@ static bool was_meddled_with(const struct walk *walk, int key)
     return at_ms && walk->world.now_ms < at_ms + MEDDLED_FOR_MS;
 }
 
+// The step that is going on gives this grant back, or ends its client: it may be handed on in it.
+static bool is_leaving(const struct walk *walk, const struct walk_grant *grant)
+{
+    if (grant->session != walk->leaving_session)
+        return false;
+    return walk->leaving_key == -1 ||
+           (walk->leaving_key == grant->key && walk->leaving_owner == grant->owner);
+}
+
 // Nobody else may still rely on the key. One who was told `lost` may until the deadline, unless it
 // said or showed that it is done.
 static void judge_exclusion(const struct walk *walk, int key)
@@ -55,7 +64,7 @@ static void judge_exclusion(const struct walk *walk, int key)
     for (int i = 0; i < walk->grants_count; i++) {
         const struct walk_grant *other = &walk->grants[i];
 
-        if (other->key == key && !other->is_over)
+        if (other->key == key && !other->is_over && !is_leaving(walk, other))
             lb_assert(other->deadline_ms <= walk->world.now_ms);
     }
 }
@@ -79,7 +88,7 @@ static void granted(struct walk *walk, const struct walk_pending *pending,
         .key = pending->key,
         .owner = pending->owner,
         .fence = reply->fence,
-        .serial = walk->model.keys[pending->key].serial,
+        .serial = walk->serials[pending->key],
         .deadline_ms = reply->deadline_ms,
     };
     walk->granted++;
@@ -179,13 +188,20 @@ void referee_judge_leases(const struct walk *walk)
 static void judge_op(struct walk *walk, const struct backend_op *op)
 {
     lb_assert(op->serial < WALK_SERIALS_MAX);
+    if (op->kind == BACKEND_ACQUIRE)
+        walk->serials[model_key_of(op->key)] = op->serial;
     if (op->kind == BACKEND_RELEASE)
         walk->is_given_back[op->serial] = true;
     if (op->kind == BACKEND_RENEW || op->kind == BACKEND_ACQUIRE)
         lb_assert(!walk->is_given_back[op->serial]);
-    for (int i = 0; i < walk->grants_count && op->kind == BACKEND_RENEW; i++) {
-        if (walk->grants[i].serial == op->serial)
-            lb_assert(!walk->grants[i].is_lost && !walk->grants[i].is_over);
+    for (int i = walk->grants_count - 1; i >= 0 && op->kind == BACKEND_RENEW; i--) {
+        if (walk->grants[i].serial != op->serial)
+            continue;
+
+        // Those before it were handed on; and so was this one, if the next could not be told.
+        lb_assert(!walk->grants[i].is_lost);
+        lb_assert(!walk->grants[i].is_over || walk->world.stale_ms == walk->world.now_ms);
+        break;
     }
 }
 

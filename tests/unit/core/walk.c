@@ -36,6 +36,10 @@ void walk_init(struct walk *walk, uint64_t seed, bool has_text)
     walk->world.delay = write_delay;
     walk->world.context = walk;
     walk->world.config.ttl_max_ms = 5000;
+    walk->world.config.fence_block = seed % 3 == 0 ? 1 : 6;
+    walk->world.config.handoff_grants_max = 3;
+    walk->world.config.handoff_time_max_ms = 100;
+    walk->world.config.yield_after_ms = seed % 2 == 0 ? 0 : 400;
     rng_init(&walk->rng, seed + 1);
     model_init(&walk->model, seed + 2, walk->world.now_ms);
     walk->next_session = WORLD_SESSIONS_MAX + 1;
@@ -105,7 +109,13 @@ void walk_send(struct walk *walk, uint64_t session, struct request *request)
         .owner = request->owner[0],
     };
     walk_print(walk, session, request);
+    if (request->op == OP_RELEASE) {
+        walk->leaving_session = session;
+        walk->leaving_key = model_key_of(request->key);
+        walk->leaving_owner = request->owner[0];
+    }
     world_step(&walk->world, &event);
+    walk->leaving_session = 0;
 }
 
 void walk_forget_session(struct walk *walk, uint64_t session, bool was_cut)
@@ -133,7 +143,12 @@ static void session_toggle(struct walk *walk, int slot)
         walk->sessions[slot] = walk->next_session++;
     }
     walk_print_event(walk, &event);
+    if (event.kind == EVENT_SESSION_CLOSED && !event.closed_by_broker) {
+        walk->leaving_session = event.session;
+        walk->leaving_key = -1;
+    }
     world_step(&walk->world, &event);
+    walk->leaving_session = 0;
 
     // What the step swept before the end was still told to it.
     if (event.kind == EVENT_SESSION_CLOSED)

@@ -43,7 +43,11 @@ struct walk {
     int pending_count;
     struct walk_grant grants[WALK_GRANTS_MAX];
     int grants_count;
+    uint64_t leaving_session; // whoever gives back, or ends, in this very step; 0: nobody
+    int leaving_key;          // -1: all that it has
+    char leaving_owner;
     int64_t last_fence[MODEL_KEYS];
+    uint64_t serials[MODEL_KEYS];         // the token that was asked for last
     bool is_given_back[WALK_SERIALS_MAX]; // a compare-and-delete of that token was sent
 
     // What happened, so that a test can tell a walk from standing still.

@@ -149,6 +149,7 @@ static size_t carry_all(struct world *world, struct event stale[EFFECTS_MAX])
             carry(world, effect);
             continue;
         }
+        world->stale_ms = world->now_ms;
         stale[count++] = (struct event){
             .kind = EVENT_GRANT_STALE,
             .session = effect->session,

@@ -37,6 +37,8 @@ struct world {
 
     int64_t write_at_ms[WORLD_SESSIONS_MAX + 1]; // the session's next grant is written then, or 0
 
+    int64_t stale_ms; // when a grant came too late to be told last
+
     FILE *out; // the transcript; NULL: none is kept
     char *text;
     size_t text_size;

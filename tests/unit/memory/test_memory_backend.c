@@ -266,6 +266,33 @@ START_TEST(fences_follow_the_wall_clock_and_never_go_back)
 }
 END_TEST
 
+// Of a block the first is told; whatever is granted afterwards lies above all of it.
+START_TEST(fences_are_reserved_in_blocks)
+{
+    memory_backend_submit(backend, &(struct backend_op){.kind = BACKEND_ACQUIRE,
+                                                        .op_id = 1,
+                                                        .key = "a",
+                                                        .serial = 1,
+                                                        .ttl_ms = 1000,
+                                                        .fences = 8});
+    ck_assert_int_eq(posted.outcome.fence, 5000000000);
+    ck_assert_int_eq(posted.outcome.fences, 8);
+    ck_assert_int_eq(acquire("b", 2, 1000)->fence, 5000000008);
+    ck_assert_int_eq(posted.outcome.fences, 1);
+    ck_assert_int_eq(renew("a", 1, 1000), RESULT_OK);
+    ck_assert_int_eq(posted.outcome.fences, 0);
+    memory_backend_submit(backend, &(struct backend_op){.kind = BACKEND_RENEW,
+                                                        .op_id = 2,
+                                                        .key = "a",
+                                                        .serial = 1,
+                                                        .ttl_ms = 1000,
+                                                        .fences = 3});
+    ck_assert_int_eq(posted.outcome.fence, 5000000009);
+    ck_assert_int_eq(posted.outcome.fences, 3);
+    ck_assert_int_eq(acquire("c", 3, 1000)->fence, 5000000012);
+}
+END_TEST
+
 START_TEST(no_fence_is_left)
 {
     ck_assert_int_eq(acquire_above("a", 1, LB_INTEGER_MAX - 1)->fence, LB_INTEGER_MAX);
@@ -546,6 +573,7 @@ Suite *memory_backend_suite(void)
     tcase_add_test(tcase, release_deletes_only_its_own);
     tcase_add_test(tcase, break_deletes_whatever_there_is);
     tcase_add_test(tcase, fences_follow_the_wall_clock_and_never_go_back);
+    tcase_add_test(tcase, fences_are_reserved_in_blocks);
     tcase_add_test(tcase, no_fence_is_left);
     tcase_add_test(tcase, an_acquire_without_memory_is_refused);
     tcase_add_test(tcase, without_memory_there_is_no_backend);
