@@ -7,10 +7,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Script, number of keys, two helper keys, four words for all, then of each renewal key, token and
-// ttl.
-#define COMMAND_WORDS_MAX (3 + 2 + 4 + 3 * COMMAND_KEYS_MAX)
+// Script, number of keys, two helper keys, four words for all, then of each renewal key, token, ttl
+// and number of fences.
+#define COMMAND_WORDS_MAX (3 + 2 + 4 + 4 * COMMAND_KEYS_MAX)
 #define NUMBER_BYTES_MAX  24
+
+// A lock's key is its prefix and its name.
+#define QUEUE_KEY_BYTES_MAX (sizeof(COMMAND_QUEUE_START) - 1 + 256 + LB_KEY_BYTES_MAX)
 
 enum script_status {
     STATUS_NO = 0, // gone, free; acquire: held by another
@@ -19,8 +22,10 @@ enum script_status {
     STATUS_CONFLICT = 3,
     STATUS_LATE = 4,
     STATUS_QUARANTINED = 5, // acquire
+    STATUS_QUEUED = 6,      // acquire
     STATUS_SET_AGAIN = 6,   // renew
     STATUS_NOT_SET = 7,     // renew
+    STATUS_MAX = 7,         // renew: what is above it is a fence
 };
 
 // A command under construction. Words are borrowed, or lie in the arrays here.
@@ -30,8 +35,9 @@ struct words {
     size_t length[COMMAND_WORDS_MAX];
     char tokens[COMMAND_KEYS_MAX][TOKEN_BYTES_MAX + 1];
     size_t tokens_count;
-    char numbers[COMMAND_KEYS_MAX + 4][NUMBER_BYTES_MAX];
+    char numbers[2 * COMMAND_KEYS_MAX + 4][NUMBER_BYTES_MAX];
     size_t numbers_count;
+    char queue_key[QUEUE_KEY_BYTES_MAX + 1];
 };
 
 static void words_add(struct words *words, const char *text, size_t length)
@@ -90,18 +96,32 @@ static void words_add_loss(struct words *words, int64_t loss_ttl_ms, bool saw_ep
     words_add_text(words, saw_epoch ? "1" : "0");
 }
 
+static void words_add_queue_key(struct words *words, const struct command_op *op)
+{
+    int length =
+        snprintf(words->queue_key, sizeof(words->queue_key), COMMAND_QUEUE_START "%s", op->key);
+
+    lb_assert(length > 0 && (size_t)length < sizeof(words->queue_key));
+    words_add(words, words->queue_key, (size_t)length);
+}
+
 static void words_add_acquire(struct words *words, const struct token_maker *maker,
                               const struct command_op *op)
 {
-    words_add_number(words, 3);
+    words_add_number(words, 4);
     words_add(words, op->key, op->key_length);
     words_add_text(words, COMMAND_FENCE_KEY);
     words_add_text(words, COMMAND_EPOCH_KEY);
+    words_add_queue_key(words, op);
     words_add_token(words, maker, op->op->serial);
     words_add_number(words, op->op->ttl_ms);
     words_add_number(words, op->op->fence_floor);
     words_add_limit(words, op->op->not_after_ms);
     words_add_loss(words, op->op->loss_ttl_ms, op->op->saw_epoch);
+    words_add_number(words, op->op->fences > 1 ? op->op->fences : 1);
+    words_add_text(words, maker->queue_id);
+    words_add_number(words, op->op->queue_ms);
+    words_add_text(words, op->op->barges ? "1" : "0");
 }
 
 // What a renewal has in common with the others of its command: of each the stricter.
@@ -141,18 +161,50 @@ static void words_add_renewals(struct words *words, const struct token_maker *ma
         words_add_token(words, maker, ops[i].op->serial);
     for (size_t i = 0; i < count; i++)
         words_add_number(words, ops[i].op->ttl_ms);
+    for (size_t i = 0; i < count; i++)
+        words_add_number(words, ops[i].op->fences);
 }
 
-// The operations that want nothing but the lock's own key.
-static void words_add_plain(struct words *words, const struct token_maker *maker,
-                            const struct command_op *op)
+// The operations that may free the lock, and give the next broker in its queue the turn.
+static void words_add_freeing(struct words *words, const struct token_maker *maker,
+                              const struct command_op *op)
+{
+    words_add_number(words, 2);
+    words_add(words, op->key, op->key_length);
+    words_add_queue_key(words, op);
+    if (op->op->kind == BACKEND_RELEASE) {
+        words_add_token(words, maker, op->op->serial);
+        words_add_text(words, maker->queue_id);
+    } else {
+        words_add_limit(words, op->op->not_after_ms);
+    }
+}
+
+static void words_add_query(struct words *words, const struct command_op *op)
 {
     words_add_number(words, 1);
     words_add(words, op->key, op->key_length);
-    if (op->op->kind == BACKEND_RELEASE)
-        words_add_token(words, maker, op->op->serial);
-    else if (op->op->kind == BACKEND_BREAK)
-        words_add_limit(words, op->op->not_after_ms);
+}
+
+static void words_add_op(struct words *words, const struct token_maker *maker,
+                         const struct command_op *ops, size_t count)
+{
+    switch (ops[0].op->kind) {
+    case BACKEND_ACQUIRE:
+        words_add_acquire(words, maker, ops);
+        break;
+    case BACKEND_RENEW:
+        words_add_renewals(words, maker, ops, count);
+        break;
+    case BACKEND_RELEASE:
+    case BACKEND_BREAK:
+        words_add_freeing(words, maker, ops);
+        break;
+    case BACKEND_QUERY:
+    default:
+        words_add_query(words, ops);
+        break;
+    }
 }
 
 int command_format(const struct token_maker *maker, const struct script_names *names,
@@ -166,12 +218,7 @@ int command_format(const struct token_maker *maker, const struct script_names *n
     words.count = words.tokens_count = words.numbers_count = 0;
     words_add_text(&words, as_text ? "EVAL" : "EVALSHA");
     words_add_text(&words, as_text ? script_text(kind) : names->sha[kind]);
-    if (kind == BACKEND_ACQUIRE)
-        words_add_acquire(&words, maker, ops);
-    else if (kind == BACKEND_RENEW)
-        words_add_renewals(&words, maker, ops, count);
-    else
-        words_add_plain(&words, maker, ops);
+    words_add_op(&words, maker, ops, count);
     return words_format(&words, ret_bytes, ret_length);
 }
 
@@ -220,23 +267,36 @@ static int holder_read(const struct token_maker *maker, const struct resp *reply
     return 0;
 }
 
+static bool fence_fits(const struct backend_op *op, int64_t fence)
+{
+    return fence > op->fence_floor && fence <= LB_INTEGER_MAX;
+}
+
+// {time, status, first fence, number of fences, brokers in the queue}.
 static int fence_read(const struct backend_op *op, const struct resp *reply,
                       struct backend_outcome *ret_outcome)
 {
-    if (reply->count != 3 || !item_is(reply, 2, RESP_INTEGER) ||
-        reply->items[2].integer <= op->fence_floor || reply->items[2].integer > LB_INTEGER_MAX)
+    if (reply->count != 5 || !item_is(reply, 2, RESP_INTEGER) || !item_is(reply, 3, RESP_INTEGER) ||
+        !item_is(reply, 4, RESP_INTEGER))
+        return -EPROTO;
+    if (!fence_fits(op, reply->items[2].integer) || reply->items[3].integer < 1 ||
+        reply->items[3].integer > (op->fences > 1 ? op->fences : 1))
         return -EPROTO;
     ret_outcome->result = RESULT_OK;
     ret_outcome->fence = reply->items[2].integer;
+    ret_outcome->fences = reply->items[3].integer;
+    ret_outcome->others_queue = reply->items[4].integer > 0;
     return 0;
 }
 
-static int quarantine_read(const struct resp *reply, struct backend_outcome *ret_outcome)
+// An answer that it cannot be had for some time yet.
+static int later_read(const struct resp *reply, enum backend_result result,
+                      struct backend_outcome *ret_outcome)
 {
     if (reply->count != 3 || !item_is(reply, 2, RESP_INTEGER) || reply->items[2].integer < 1 ||
         reply->items[2].integer > LB_INTEGER_MAX)
         return -EPROTO;
-    ret_outcome->result = RESULT_QUARANTINED;
+    ret_outcome->result = result;
     ret_outcome->ends_in_ms = reply->items[2].integer;
     return 0;
 }
@@ -266,13 +326,16 @@ static int acquire_read(const struct token_maker *maker, const struct backend_op
     case STATUS_LATE:
         return bare_read(reply, RESULT_LATE, ret_outcome);
     case STATUS_QUARANTINED:
-        return quarantine_read(reply, ret_outcome);
+        return later_read(reply, RESULT_QUARANTINED, ret_outcome);
+    case STATUS_QUEUED:
+        return later_read(reply, RESULT_QUEUED, ret_outcome);
     default:
         return -EPROTO;
     }
 }
 
-static int renewal_read(int64_t status, struct backend_outcome *ret_outcome)
+static int renewal_read(const struct backend_op *op, int64_t status,
+                        struct backend_outcome *ret_outcome)
 {
     static const enum backend_result results[] = {
         [STATUS_NO] = RESULT_GONE,       [STATUS_YES] = RESULT_OK,
@@ -281,18 +344,34 @@ static int renewal_read(int64_t status, struct backend_outcome *ret_outcome)
         [STATUS_SET_AGAIN] = RESULT_OK,  [STATUS_NOT_SET] = RESULT_REFUSED,
     };
 
-    if (status < 0 || status >= (int64_t)LB_ARRAY_LENGTH(results) || status == STATUS_QUARANTINED)
+    if (status > STATUS_MAX && op->fences > 0 && fence_fits(op, status)) {
+        ret_outcome->result = RESULT_OK;
+        ret_outcome->fence = status;
+        ret_outcome->fences = op->fences;
+        return 0;
+    }
+    if (status < 0 || status > STATUS_MAX || status == STATUS_QUARANTINED)
         return -EPROTO;
     ret_outcome->result = results[status];
     ret_outcome->was_missing = status == STATUS_SET_AGAIN;
     return 0;
 }
 
-static int release_read(int64_t status, struct backend_outcome *ret_outcome)
+// {time, status}, and whether another broker was given its turn; without that for a key of another
+// type.
+static int release_read(const struct backend_op *op, const struct resp *reply, int64_t status,
+                        struct backend_outcome *ret_outcome)
 {
     if (status < STATUS_NO || status > STATUS_CONFLICT)
         return -EPROTO;
-    return renewal_read(status, ret_outcome);
+    if (status != STATUS_CONFLICT) {
+        if (reply->count != 3 || !item_is(reply, 2, RESP_INTEGER))
+            return -EPROTO;
+        ret_outcome->gave_turn = reply->items[2].integer != 0;
+    } else if (reply->count != 2) {
+        return -EPROTO;
+    }
+    return renewal_read(op, status, ret_outcome);
 }
 
 static int look_read(const struct token_maker *maker, const struct backend_op *op,
@@ -331,9 +410,9 @@ int command_read(const struct token_maker *maker, const struct backend_op *op,
     case BACKEND_ACQUIRE:
         return acquire_read(maker, op, reply, status, ret_host, ret_outcome);
     case BACKEND_RENEW:
-        return reply->count == 1 + count ? renewal_read(status, ret_outcome) : -EPROTO;
+        return reply->count == 1 + count ? renewal_read(op, status, ret_outcome) : -EPROTO;
     case BACKEND_RELEASE:
-        return reply->count == 2 ? release_read(status, ret_outcome) : -EPROTO;
+        return release_read(op, reply, status, ret_outcome);
     case BACKEND_QUERY:
     case BACKEND_BREAK:
         return look_read(maker, op, reply, status, ret_host, ret_outcome);

@@ -11,10 +11,12 @@
 #include "daemon/redis/script.h"
 #include "daemon/redis/token.h"
 
-#define COMMAND_KEYS_MAX   100 // of one renewal: more would hold Redis up for too long
-#define COMMAND_FENCE_KEY  "lockbroker:meta:fence"
-#define COMMAND_EPOCH_KEY  "lockbroker:meta:epoch"
-#define COMMAND_META_START "lockbroker:meta:" // lock keys may not start with this
+#define COMMAND_KEYS_MAX      100 // of one renewal: more would hold Redis up for too long
+#define COMMAND_FENCE_KEY     "lockbroker:meta:fence"
+#define COMMAND_EPOCH_KEY     "lockbroker:meta:epoch"
+#define COMMAND_QUEUE_START   "lockbroker:meta:queue:" // and the lock's key, prefix included
+#define COMMAND_CHANNEL_START "lockbroker:meta:wake:"  // and a broker's name in queues
+#define COMMAND_META_START    "lockbroker:meta:"       // lock keys may not start with this
 
 // One operation with its key as it stands in Redis, the prefix included.
 struct command_op {
@@ -38,9 +40,9 @@ int command_format_words(const char *const *words, size_t count, char **ret_byte
 void command_free(char *bytes, size_t length);
 
 // Reads the reply to operation `index` of a command with `count` operations: result, server_ms,
-// fence, ends_in_ms, was_missing and holder of *ret_outcome (the rest is left alone). holder.host
-// lies in `ret_host`. Returns 0; or -EPROTO when this is no reply to such a command. The reply is
-// no error.
+// fence, fences, ends_in_ms, others_queue, gave_turn, was_missing and holder of *ret_outcome (the
+// rest is left alone). holder.host lies in `ret_host`. Returns 0; or -EPROTO when this is no reply
+// to such a command. The reply is no error.
 int command_read(const struct token_maker *maker, const struct backend_op *op,
                  const struct resp *reply, size_t index, size_t count,
                  char ret_host[LB_HOST_BYTES_MAX + 1],

@@ -5,6 +5,7 @@
 // followed by writes only once effects are replicated.
 #include "daemon/redis/script.h"
 
+#include "daemon/redis/command.h"
 #include "proto/macros.h"
 
 // Every script begins so: effects are replicated, and `now` is the server's time in ms.
@@ -62,47 +63,149 @@
 
 // The fence counter's value; nil when it has none, or one that no clock shows before the year 2223:
 // if whatever somebody wrote there were believed, there would soon be no fence left.
+//
+// fences_reserve() sets so many fences aside, all above every one before, and returns the first. A
+// block never runs further ahead of the clock than half a second: were the counter lost, fences
+// would go on from the clock, and nothing new is granted for longer than that after a loss.
+// Lua's own conversion of numbers to text cuts them at 14 digits, hence %.0f.
 #define SCRIPT_FENCE                                                                               \
     "local function fence_of(key)\n"                                                               \
     "  local stored = redis.pcall('GET', key)\n"                                                   \
     "  stored = type(stored) == 'string' and tonumber(stored)\n"                                   \
     "  if stored and stored <= 8000000000000000 then return math.floor(stored) end\n"              \
+    "end\n"                                                                                        \
+    "local function fences_reserve(key, floor, count)\n"                                           \
+    "  local stored = fence_of(key)\n"                                                             \
+    "  local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])\n"                            \
+    "  local first = clock\n"                                                                      \
+    "  if stored and stored >= first then first = stored + 1 end\n"                                \
+    "  if floor >= first then first = floor + 1 end\n"                                             \
+    "  local last = first + (count - 1)\n"                                                         \
+    "  if last > 9007199254740991 then return nil end\n"                                           \
+    "  if count > 1 and last > clock + 500000 then return nil end\n"                               \
+    "  redis.call('SET', key, string.format('%.0f', last))\n"                                      \
+    "  return first\n"                                                                             \
     "end\n"
 
-// KEYS: lock, fence counter, epoch marker. ARGV: token, ttl in ms, fence floor, not after, longest
-// ttl, whether a marker was seen.
-// Lua's own conversion of numbers to text cuts them at 14 digits, hence %.0f.
-static const char acquire_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE "if " SCRIPT_LATE(
-    "ARGV[4]") " then return {now, 4} end\n"
-               "local wait, failure = epoch_wait(KEYS[3], ARGV[5], ARGV[6])\n"
-               "if failure then return failure end\n" SCRIPT_GET
-               "if value and value ~= ARGV[1] then\n"
-               "  return {now, 0, redis.call('PTTL', KEYS[1]), string.sub(value, 1, 256)}\n"
-               "end\n"
-               "if not value and wait > 0 then return {now, 5, wait} end\n"
-               "local pttl = value and redis.call('PTTL', KEYS[1])\n"
-               "local ttl = tonumber(ARGV[2])\n"
-               "local floor = tonumber(ARGV[3])\n"
-               "local stored = fence_of(KEYS[2])\n"
-               "local fence = tonumber(time[1]) * 1000000 + tonumber(time[2])\n"
-               "if stored and stored >= fence then\n"
-               "  fence = stored + 1\n"
-               "end\n"
-               "if floor >= fence then fence = floor + 1 end\n"
-               "if fence > 9007199254740991 then return redis.error_reply('NOFENCE no fence is "
-               "left') end\n"
-               "redis.call('SET', KEYS[2], string.format('%.0f', fence))\n"
-               "if not value then\n"
-               "  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n"
-               "elseif pttl < ttl then\n"
-               "  redis.call('PEXPIRE', KEYS[1], ARGV[2])\n"
-               "end\n"
-               "return {now, 1, fence}\n";
+// The brokers that queue for a lock, in order of arrival: "<id>:<place kept until>:<turn until>",
+// times in ms, apart by blanks, in one key that expires with the last of them. It is only a matter
+// of fairness: whatever fails here must not keep a lock from being taken or given back, hence
+// pcall. A turn is given by word on the broker's channel, and ends when it was not taken in time;
+// who does not hear it is not there any more. queue_advance() gives it to the first in the queue
+// unless that is `me`, and returns whether somebody was told.
+#define SCRIPT_QUEUE                                                                               \
+    "local function queue_read(key)\n"                                                             \
+    "  local text = redis.pcall('GET', key)\n"                                                     \
+    "  local queue = {text = type(text) == 'string' and text or ''}\n"                             \
+    "  for id, kept, turn in string.gmatch(queue.text, '(%x+):(%d+):(%d+)') do\n"                  \
+    "    kept, turn = tonumber(kept), tonumber(turn)\n"                                            \
+    "    if kept > now and kept <= now + 60000 then\n"                                             \
+    "      queue[#queue + 1] = {id = id, kept = kept, turn = turn}\n"                              \
+    "    end\n"                                                                                    \
+    "  end\n"                                                                                      \
+    "  return queue\n"                                                                             \
+    "end\n"                                                                                        \
+    "local function queue_write(key, queue)\n"                                                     \
+    "  local words, last = {}, now\n"                                                              \
+    "  for i, place in ipairs(queue) do\n"                                                         \
+    "    words[i] = string.format('%s:%.0f:%.0f', place.id, place.kept, place.turn)\n"             \
+    "    if place.kept > last then last = place.kept end\n"                                        \
+    "  end\n"                                                                                      \
+    "  local text = table.concat(words, ' ')\n"                                                    \
+    "  if text == queue.text then return end\n"                                                    \
+    "  if text == '' then\n"                                                                       \
+    "    redis.pcall('DEL', key)\n"                                                                \
+    "  else\n"                                                                                     \
+    "    redis.pcall('SET', key, text, 'PX', string.format('%.0f', last - now))\n"                 \
+    "  end\n"                                                                                      \
+    "end\n"                                                                                        \
+    "local function queue_join(queue, me, ms)\n"                                                   \
+    "  for _, place in ipairs(queue) do\n"                                                         \
+    "    if place.id == me then\n"                                                                 \
+    "      place.kept, place.turn = now + ms, 0\n"                                                 \
+    "      return\n"                                                                               \
+    "    end\n"                                                                                    \
+    "  end\n"                                                                                      \
+    "  queue[#queue + 1] = {id = me, kept = now + ms, turn = 0}\n"                                 \
+    "end\n"                                                                                        \
+    "local function queue_leave(queue, me)\n"                                                      \
+    "  for i = #queue, 1, -1 do\n"                                                                 \
+    "    if queue[i].id == me then table.remove(queue, i) end\n"                                   \
+    "  end\n"                                                                                      \
+    "end\n"                                                                                        \
+    "local function queue_tell(id, text)\n"                                                        \
+    "  return redis.pcall('PUBLISH', '" COMMAND_CHANNEL_START "' .. id, text)\n"                   \
+    "end\n"                                                                                        \
+    "local function queue_advance(queue, lock, me)\n"                                              \
+    "  while queue[1] and queue[1].id ~= me do\n"                                                  \
+    "    local first = queue[1]\n"                                                                 \
+    "    if first.turn > now and first.turn <= now + 250 then return false end\n"                  \
+    "    if first.turn == 0 and queue_tell(first.id, 'turn ' .. lock) ~= 0 then\n"                 \
+    "      first.turn = now + 250\n"                                                               \
+    "      return true\n"                                                                          \
+    "    end\n"                                                                                    \
+    "    table.remove(queue, 1)\n"                                                                 \
+    "  end\n"                                                                                      \
+    "  return false\n"                                                                             \
+    "end\n"
+
+// KEYS: lock, fence counter, epoch marker, queue. ARGV: token, ttl in ms, fence floor, not after,
+// longest ttl, whether a marker was seen, number of fences, our name in queues, for how long to
+// queue in ms or 0, whether to pass those by who queue.
+static const char acquire_text[] =
+    SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE SCRIPT_QUEUE "if " SCRIPT_LATE(
+        "ARGV[4]") " then return {now, 4} end\n"
+                   "local wait, failure = epoch_wait(KEYS[3], ARGV[5], ARGV[6])\n"
+                   "if failure then return failure end\n" SCRIPT_GET
+                   "local me, queue_ms = ARGV[8], tonumber(ARGV[9])\n"
+                   "if value and value ~= ARGV[1] then\n"
+                   "  if queue_ms > 0 then\n"
+                   "    local queue = queue_read(KEYS[4])\n"
+                   "    queue_join(queue, me, queue_ms)\n"
+                   "    queue_write(KEYS[4], queue)\n"
+                   "    local holder = string.match(value, '^lb1:[^:]+:(%x+):%d+$')\n"
+                   "    if holder then\n"
+                   "      queue_tell(string.sub(redis.sha1hex(holder), 1, 16), 'wait ' .. "
+                   "KEYS[1])\n"
+                   "    end\n"
+                   "  end\n"
+                   "  return {now, 0, redis.call('PTTL', KEYS[1]), string.sub(value, 1, 256)}\n"
+                   "end\n"
+                   "if not value and wait > 0 then return {now, 5, wait} end\n"
+                   "local queue = queue_read(KEYS[4])\n"
+                   "if not value and ARGV[10] == '0' then\n"
+                   "  queue_advance(queue, KEYS[1], me)\n"
+                   "  local first = queue[1]\n"
+                   "  if first and first.id ~= me then\n"
+                   "    if queue_ms > 0 then queue_join(queue, me, queue_ms) end\n"
+                   "    queue_write(KEYS[4], queue)\n"
+                   "    return {now, 6, first.turn - now}\n"
+                   "  end\n"
+                   "end\n"
+                   "local pttl = value and redis.call('PTTL', KEYS[1])\n"
+                   "local ttl, floor, count = tonumber(ARGV[2]), tonumber(ARGV[3]), "
+                   "tonumber(ARGV[7])\n"
+                   "local fence = fences_reserve(KEYS[2], floor, count)\n"
+                   "if not fence then\n"
+                   "  count = 1\n"
+                   "  fence = fences_reserve(KEYS[2], floor, count)\n"
+                   "end\n"
+                   "if not fence then return redis.error_reply('NOFENCE no fence is left') end\n"
+                   "if not value then\n"
+                   "  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n"
+                   "elseif pttl < ttl then\n"
+                   "  redis.call('PEXPIRE', KEYS[1], ARGV[2])\n"
+                   "end\n"
+                   "queue_leave(queue, me)\n"
+                   "for _, place in ipairs(queue) do place.turn = 0 end\n"
+                   "queue_write(KEYS[4], queue)\n"
+                   "return {now, 1, fence, count, #queue}\n";
 
 // KEYS: fence counter, epoch marker, then locks. ARGV: fence floor, not after, longest ttl, whether
-// a marker was seen, then the locks' tokens, then their ttls in ms.
-// Without memory in the server what is there is still renewed: that needs none.
-// GT never touches a key without expiry, and answers 0 also when the key has longer to live.
+// a marker was seen, then the locks' tokens, then their ttls in ms, then how many fences each
+// wants. A lock that got fences is answered with the first of them in place of its status. Without
+// memory in the server what is there is still renewed: that needs none. GT never touches a key
+// without expiry, and answers 0 also when the key has longer to live.
 static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
     "local count = #KEYS - 2\n"
     "local results = {now}\n"
@@ -115,9 +218,9 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "if failure and not string.find(failure.err, 'OOM', 1, true) then return "
                    "failure end\n"
                    "local call = redis.call\n"
+                   "local floor = tonumber(ARGV[1])\n"
                    "local function raise_fence()\n"
                    "  local stored = fence_of(KEYS[1])\n"
-                   "  local floor = tonumber(ARGV[1])\n"
                    "  if floor > 0 and (not stored or stored < floor) then\n"
                    "    call('SET', KEYS[1], string.format('%.0f', floor))\n"
                    "  end\n"
@@ -127,11 +230,16 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "  local done = raised and redis.pcall('SET', key, token, 'PX', ttl)\n"
                    "  return done and not done.err and 6 or 7\n"
                    "end\n"
+                   "local function fences_first(wanted)\n"
+                   "  local done, first = pcall(fences_reserve, KEYS[1], floor, wanted)\n"
+                   "  return done and first\n"
+                   "end\n"
                    "local values = call('MGET', unpack(KEYS, 3))\n"
                    "local has_gt = true\n"
                    "for i = 1, count do\n"
                    "  local key, value, token, ttl = KEYS[2 + i], values[i], ARGV[4 + i], ARGV[4 + "
                    "count + i]\n"
+                   "  local wanted = tonumber(ARGV[4 + 2 * count + i])\n"
                    "  if value == token then\n"
                    "    local set = 0\n"
                    "    if has_gt then\n"
@@ -140,7 +248,7 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "    end\n"
                    "    if set ~= 1 and call('PTTL', key) < tonumber(ttl) then call('PEXPIRE', "
                    "key, ttl) end\n"
-                   "    results[1 + i] = 1\n"
+                   "    results[1 + i] = wanted > 0 and fences_first(wanted) or 1\n"
                    "  elseif value then\n"
                    "    results[1 + i] = 2\n"
                    "  elseif call('TYPE', key).ok ~= 'none' then\n"
@@ -153,12 +261,16 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "end\n"
                    "return results\n";
 
-// KEYS: lock. ARGV: token.
-static const char release_text[] =
-    SCRIPT_BEGIN SCRIPT_GET "if not value then return {now, 0} end\n"
-                            "if value ~= ARGV[1] then return {now, 2} end\n"
-                            "redis.call('DEL', KEYS[1])\n"
-                            "return {now, 1}\n";
+// KEYS: lock, queue. ARGV: token, our name in queues. The third in the answer is 1 when another
+// broker was given its turn.
+static const char release_text[] = SCRIPT_BEGIN SCRIPT_QUEUE SCRIPT_GET
+    "local status = value == ARGV[1] and 1 or value and 2 or 0\n"
+    "if status == 1 then redis.call('DEL', KEYS[1]) end\n"
+    "local queue = queue_read(KEYS[2])\n"
+    "queue_leave(queue, ARGV[2])\n"
+    "local gave = status < 2 and queue_advance(queue, KEYS[1])\n"
+    "queue_write(KEYS[2], queue)\n"
+    "return {now, status, gave and 1 or 0}\n";
 
 // KEYS: lock.
 #define SCRIPT_LOOK                                                                                \
@@ -169,10 +281,13 @@ static const char release_text[] =
 
 static const char query_text[] = SCRIPT_BEGIN SCRIPT_LOOK SCRIPT_TELL;
 
-// ARGV: not after.
-static const char break_text[] =
-    SCRIPT_BEGIN "if " SCRIPT_LATE("ARGV[1]") " then return {now, 4} end\n" SCRIPT_LOOK
-                                              "redis.call('DEL', KEYS[1])\n" SCRIPT_TELL;
+// KEYS: lock, queue. ARGV: not after.
+static const char break_text[] = SCRIPT_BEGIN SCRIPT_QUEUE
+    "if " SCRIPT_LATE("ARGV[1]") " then return {now, 4} end\n" SCRIPT_LOOK
+                                 "redis.call('DEL', KEYS[1])\n"
+                                 "local queue = queue_read(KEYS[2])\n"
+                                 "queue_advance(queue, KEYS[1])\n"
+                                 "queue_write(KEYS[2], queue)\n" SCRIPT_TELL;
 
 static const struct {
     const char *label;

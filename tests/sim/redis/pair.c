@@ -268,7 +268,7 @@ void pair_acquire(struct pair *pair, const char *bytes, size_t length, int64_t f
     struct resp *simulated;
     redisReply *real = both_send(pair, bytes, length, true, &simulated);
 
-    if (reply_has_time(real) && real->elements == 3 && simulated->count == 3 &&
+    if (reply_has_time(real) && real->elements == 5 && simulated->count == 5 &&
         real->element[1]->integer == 1) {
         fences_compare(pair, real->element[0]->integer, real->element[2]->integer,
                        simulated->items[2].integer, fence_floor);

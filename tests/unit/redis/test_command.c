@@ -10,8 +10,18 @@
 
 #define META_KEYS "$21\r\nlockbroker:meta:fence\r\n$21\r\nlockbroker:meta:epoch\r\n"
 #define RENEWALS                                                                                   \
-    "*15\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n4\r\n" META_KEYS "$2\r\nka\r\n$2\r\nkb\r\n"
-#define RENEWALS_END "$10\r\nlb1:h:ab:1\r\n$10\r\nlb1:h:ab:2\r\n$4\r\n3000\r\n$5\r\n40000\r\n"
+    "*17\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n4\r\n" META_KEYS "$2\r\nka\r\n$2\r\nkb\r\n"
+#define RENEWALS_END                                                                               \
+    "$10\r\nlb1:h:ab:1\r\n$10\r\nlb1:h:ab:2\r\n$4\r\n3000\r\n$5\r\n40000\r\n$1\r\n0\r\n$"          \
+    "1\r\n0\r\n"
+
+#define QUEUE_ID "$16\r\n" ID "\r\n"
+#define FREEING                                                                                    \
+    "\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n2\r\n$1\r\nk\r\n"                                \
+    "$23\r\nlockbroker:meta:queue:k\r\n"
+
+// Of the instance "ab".
+#define ID "da23614e02469a0d"
 
 // The server's time, as each reply begins.
 #define NOW ":1700000000123\r\n"
@@ -47,16 +57,22 @@ START_TEST(test_format_acquire)
     struct command_op one = {&op, "p:a\r\nb", 6};
 
     formats_as(&one, 1,
-               "*12\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n3\r\n$6\r\np:a\r\nb\r\n" META_KEYS
+               "*17\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n4\r\n$6\r\np:a\r\nb\r\n" META_KEYS
+               "$28\r\nlockbroker:meta:queue:p:a\r\nb\r\n"
                "$10\r\nlb1:h:ab:5\r\n$4\r\n3000\r\n$16\r\n9007199254740990\r\n"
-               "$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n");
+               "$0\r\n\r\n$1\r\n0\r\n$1\r\n0\r\n$1\r\n1\r\n" QUEUE_ID "$1\r\n0\r\n$1\r\n0\r\n");
     op.not_after_ms = 1700000000123;
     op.loss_ttl_ms = 30000;
     op.saw_epoch = true;
+    op.fences = 256;
+    op.queue_ms = 3000;
+    op.barges = true;
     formats_as(&one, 1,
-               "*12\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n3\r\n$6\r\np:a\r\nb\r\n" META_KEYS
+               "*17\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n4\r\n$6\r\np:a\r\nb\r\n" META_KEYS
+               "$28\r\nlockbroker:meta:queue:p:a\r\nb\r\n"
                "$10\r\nlb1:h:ab:5\r\n$4\r\n3000\r\n$16\r\n9007199254740990\r\n"
-               "$13\r\n1700000000123\r\n$5\r\n30000\r\n$1\r\n1\r\n");
+               "$13\r\n1700000000123\r\n$5\r\n30000\r\n$1\r\n1\r\n"
+               "$3\r\n256\r\n" QUEUE_ID "$4\r\n3000\r\n$1\r\n1\r\n");
 }
 END_TEST
 
@@ -121,17 +137,30 @@ START_TEST(test_format_others)
     struct backend_op op = {.kind = BACKEND_RELEASE, .serial = 1, .not_after_ms = 123};
     struct command_op one = {&op, "k", 1};
 
-    formats_as(&one, 1,
-               "*5\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n1\r\n$1\r\nk\r\n"
-               "$10\r\nlb1:h:ab:1\r\n");
+    formats_as(&one, 1, "*7" FREEING "$10\r\nlb1:h:ab:1\r\n" QUEUE_ID);
     op.kind = BACKEND_QUERY;
     formats_as(&one, 1, "*4\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n1\r\n$1\r\nk\r\n");
     op.kind = BACKEND_BREAK;
-    formats_as(&one, 1,
-               "*5\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n1\r\n$1\r\nk\r\n$3\r\n123\r\n");
+    formats_as(&one, 1, "*6" FREEING "$3\r\n123\r\n");
     op.not_after_ms = LB_NONE;
-    formats_as(&one, 1,
-               "*5\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n1\r\n$1\r\nk\r\n$0\r\n\r\n");
+    formats_as(&one, 1, "*6" FREEING "$0\r\n\r\n");
+}
+END_TEST
+
+// The queue's key has room for the longest prefix and name.
+START_TEST(test_format_longest_key)
+{
+    struct backend_op op = {.kind = BACKEND_RELEASE, .serial = 1};
+    char key[256 + LB_KEY_BYTES_MAX + 1];
+    struct command_op one = {&op, key, sizeof(key) - 1};
+    char *bytes;
+    size_t length;
+
+    memset(key, 'k', sizeof(key) - 1);
+    key[sizeof(key) - 1] = '\0';
+    ck_assert_int_eq(command_format(&maker, &names, &one, 1, false, &bytes, &length), 0);
+    ck_assert_ptr_nonnull(memmem(bytes, length, "$790\r\nlockbroker:meta:queue:kkk", 31));
+    command_free(bytes, length);
 }
 END_TEST
 
@@ -143,7 +172,7 @@ START_TEST(test_format_text)
     char *bytes;
 
     ck_assert_int_eq(command_format(&maker, &names, &one, 1, true, &bytes, &length), 0);
-    ck_assert_int_eq(strncmp(bytes, "*5\r\n$4\r\nEVAL\r\n$", 14), 0);
+    ck_assert_int_eq(strncmp(bytes, "*6\r\n$4\r\nEVAL\r\n$", 14), 0);
     ck_assert_ptr_nonnull(strstr(bytes, script_text(BACKEND_BREAK)));
     command_free(bytes, length);
 }
@@ -162,22 +191,26 @@ START_TEST(test_format_largest_batch)
                                           .ttl_ms = INT64_MAX,
                                           .fence_floor = INT64_MAX,
                                           .not_after_ms = INT64_MAX,
-                                          .loss_ttl_ms = INT64_MAX};
+                                          .loss_ttl_ms = INT64_MAX,
+                                          .fences = INT64_MAX};
         ops[i] = (struct command_op){&renewals[i], "key", 3};
     }
     ck_assert_int_eq(command_format(&maker, &names, ops, COMMAND_KEYS_MAX, false, &bytes, &length),
                      0);
-    ck_assert_int_eq(strncmp(bytes, "*309\r\n", 6), 0);
+    ck_assert_int_eq(strncmp(bytes, "*409\r\n", 6), 0);
     command_free(bytes, length);
 }
 END_TEST
+
+// How many fences the operation had asked for.
+static int64_t asked_fences;
 
 // Parses the bytes as one reply and reads it as the reply to the operation.
 static int read_reply(enum backend_op_kind kind, const char *bytes, size_t index, size_t count,
                       struct backend_outcome *ret_outcome)
 {
     static char host[LB_HOST_BYTES_MAX + 1];
-    struct backend_op op = {.kind = kind, .fence_floor = 50};
+    struct backend_op op = {.kind = kind, .fence_floor = 50, .fences = asked_fences};
     struct resp_reader reader;
     struct resp *reply;
     int rc;
@@ -206,14 +239,20 @@ START_TEST(test_read_acquire)
 {
     struct backend_outcome outcome;
 
-    ck_assert_int_eq(read_reply(BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:51\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(
+        read_reply(BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:51\r\n:1\r\n:0\r\n", 0, 1, &outcome), 0);
     ck_assert_int_eq(outcome.result, RESULT_OK);
     ck_assert_int_eq(outcome.fence, 51);
+    ck_assert_int_eq(outcome.fences, 1);
+    ck_assert(!outcome.others_queue);
     ck_assert_int_eq(outcome.server_ms, 1700000000123);
-    ck_assert_int_eq(
-        read_reply(BACKEND_ACQUIRE, "*3\r\n:0\r\n:1\r\n:9007199254740991\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(read_reply(BACKEND_ACQUIRE,
+                                "*5\r\n:0\r\n:1\r\n:9007199254740991\r\n:1\r\n:2\r\n", 0, 1,
+                                &outcome),
+                     0);
     ck_assert_int_eq(outcome.fence, LB_INTEGER_MAX);
     ck_assert_int_eq(outcome.server_ms, 0);
+    ck_assert(outcome.others_queue);
     ck_assert_int_eq(read_reply(BACKEND_ACQUIRE, "*4\r\n" NOW ":0\r\n:-1\r\n$9\r\nlb1:x:a:1\r\n", 0,
                                 1, &outcome),
                      0);
@@ -224,6 +263,47 @@ START_TEST(test_read_acquire)
     ck_assert_int_eq(outcome.holder.ttl_left_ms, LB_NONE);
     reads_as(BACKEND_ACQUIRE, "*2\r\n" NOW ":3\r\n", RESULT_CONFLICT);
     reads_as(BACKEND_ACQUIRE, "*2\r\n" NOW ":4\r\n", RESULT_LATE);
+}
+END_TEST
+
+// As many as were asked for, or fewer when the counter is far ahead of the clock.
+START_TEST(test_read_fences)
+{
+    struct backend_outcome outcome;
+
+    asked_fences = 8;
+    ck_assert_int_eq(
+        read_reply(BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:51\r\n:8\r\n:0\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(outcome.fences, 8);
+    ck_assert_int_eq(
+        read_reply(BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:51\r\n:9\r\n:0\r\n", 0, 1, &outcome),
+        -EPROTO);
+    ck_assert_int_eq(read_reply(BACKEND_RENEW, "*2\r\n" NOW ":51\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(outcome.result, RESULT_OK);
+    ck_assert_int_eq(outcome.fence, 51);
+    ck_assert_int_eq(outcome.fences, 8);
+    ck_assert_int_eq(read_reply(BACKEND_RENEW, "*2\r\n" NOW ":1\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(outcome.result, RESULT_OK);
+    ck_assert_int_eq(outcome.fences, 0);
+    ck_assert_int_eq(read_reply(BACKEND_RENEW, "*2\r\n" NOW ":50\r\n", 0, 1, &outcome), -EPROTO);
+    ck_assert_int_eq(
+        read_reply(BACKEND_RENEW, "*2\r\n" NOW ":9007199254740992\r\n", 0, 1, &outcome), -EPROTO);
+    asked_fences = 0;
+    ck_assert_int_eq(read_reply(BACKEND_RENEW, "*2\r\n" NOW ":51\r\n", 0, 1, &outcome), -EPROTO);
+}
+END_TEST
+
+START_TEST(test_read_queue)
+{
+    struct backend_outcome outcome;
+
+    ck_assert_int_eq(read_reply(BACKEND_ACQUIRE, "*3\r\n" NOW ":6\r\n:250\r\n", 0, 1, &outcome), 0);
+    ck_assert_int_eq(outcome.result, RESULT_QUEUED);
+    ck_assert_int_eq(outcome.ends_in_ms, 250);
+    ck_assert_int_eq(read_reply(BACKEND_RELEASE, "*3\r\n" NOW ":1\r\n:1\r\n", 0, 1, &outcome), 0);
+    ck_assert(outcome.gave_turn);
+    ck_assert_int_eq(read_reply(BACKEND_RELEASE, "*3\r\n" NOW ":0\r\n:0\r\n", 0, 1, &outcome), 0);
+    ck_assert(!outcome.gave_turn);
 }
 END_TEST
 
@@ -254,9 +334,9 @@ START_TEST(test_read_statuses)
         ck_assert_int_eq(outcome.server_ms, 1700000000123);
         ck_assert(outcome.was_missing == (i == 5));
     }
-    reads_as(BACKEND_RELEASE, "*2\r\n" NOW ":1\r\n", RESULT_OK);
-    reads_as(BACKEND_RELEASE, "*2\r\n" NOW ":0\r\n", RESULT_GONE);
-    reads_as(BACKEND_RELEASE, "*2\r\n" NOW ":2\r\n", RESULT_STOLEN);
+    reads_as(BACKEND_RELEASE, "*3\r\n" NOW ":1\r\n:0\r\n", RESULT_OK);
+    reads_as(BACKEND_RELEASE, "*3\r\n" NOW ":0\r\n:0\r\n", RESULT_GONE);
+    reads_as(BACKEND_RELEASE, "*3\r\n" NOW ":2\r\n:0\r\n", RESULT_STOLEN);
     reads_as(BACKEND_RELEASE, "*2\r\n" NOW ":3\r\n", RESULT_CONFLICT);
 }
 END_TEST
@@ -291,15 +371,23 @@ static const struct {
     {BACKEND_ACQUIRE, "*-1\r\n"},
     {BACKEND_ACQUIRE, "*1\r\n" NOW},
     {BACKEND_ACQUIRE, "*2\r\n" NOW ":1\r\n"},
-    {BACKEND_ACQUIRE, "*3\r\n:-1\r\n:1\r\n:51\r\n"},
-    {BACKEND_ACQUIRE, "*3\r\n:9007199254740992\r\n:1\r\n:51\r\n"},
-    {BACKEND_ACQUIRE, "*3\r\n$1\r\n5\r\n:1\r\n:51\r\n"},
-    {BACKEND_ACQUIRE, "*3\r\n" NOW "$1\r\n1\r\n:51\r\n"},
-    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:50\r\n"},
-    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:-1\r\n"},
-    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:9007199254740992\r\n"},
-    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n$2\r\n51\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n:-1\r\n:1\r\n:51\r\n:1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n:9007199254740992\r\n:1\r\n:51\r\n:1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n$1\r\n5\r\n:1\r\n:51\r\n:1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW "$1\r\n1\r\n:51\r\n:1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:50\r\n:1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:-1\r\n:1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:9007199254740992\r\n:1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n$2\r\n51\r\n:1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":1\r\n:51\r\n"},
     {BACKEND_ACQUIRE, "*4\r\n" NOW ":1\r\n:51\r\n:1\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:51\r\n:0\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:51\r\n:2\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:51\r\n$1\r\n1\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*5\r\n" NOW ":1\r\n:51\r\n:1\r\n$1\r\n0\r\n"},
+    {BACKEND_ACQUIRE, "*6\r\n" NOW ":1\r\n:51\r\n:1\r\n:0\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":6\r\n:0\r\n"},
+    {BACKEND_ACQUIRE, "*3\r\n" NOW ":6\r\n$1\r\n5\r\n"},
     {BACKEND_ACQUIRE, "*4\r\n" NOW ":0\r\n:-2\r\n$1\r\nx\r\n"},
     {BACKEND_ACQUIRE, "*4\r\n" NOW ":0\r\n$1\r\n5\r\n$1\r\nx\r\n"},
     {BACKEND_ACQUIRE, "*4\r\n" NOW ":0\r\n:5\r\n:5\r\n"},
@@ -335,7 +423,10 @@ static const struct {
     {BACKEND_RELEASE, "*2\r\n" NOW ":6\r\n"},
     {BACKEND_RELEASE, "*2\r\n" NOW ":7\r\n"},
     {BACKEND_RELEASE, "*2\r\n" NOW ":-1\r\n"},
-    {BACKEND_RELEASE, "*3\r\n" NOW ":1\r\n:1\r\n"},
+    {BACKEND_RELEASE, "*2\r\n" NOW ":1\r\n"},
+    {BACKEND_RELEASE, "*3\r\n" NOW ":1\r\n$1\r\n1\r\n"},
+    {BACKEND_RELEASE, "*4\r\n" NOW ":1\r\n:1\r\n:1\r\n"},
+    {BACKEND_RELEASE, "*3\r\n" NOW ":3\r\n:1\r\n"},
     {BACKEND_QUERY, "*2\r\n" NOW ":1\r\n"},
     {BACKEND_QUERY, "*2\r\n" NOW ":2\r\n"},
     {BACKEND_QUERY, "*2\r\n" NOW ":4\r\n"},
@@ -366,9 +457,12 @@ Suite *command_suite(void)
     tcase_add_test(tcase, test_format_renew);
     tcase_add_test(tcase, test_format_renew_joined);
     tcase_add_test(tcase, test_format_others);
+    tcase_add_test(tcase, test_format_longest_key);
     tcase_add_test(tcase, test_format_text);
     tcase_add_test(tcase, test_format_largest_batch);
     tcase_add_test(tcase, test_read_acquire);
+    tcase_add_test(tcase, test_read_fences);
+    tcase_add_test(tcase, test_read_queue);
     tcase_add_test(tcase, test_read_quarantine);
     tcase_add_test(tcase, test_read_statuses);
     tcase_add_test(tcase, test_read_looks);

@@ -11,7 +11,7 @@
 #include "tests/unit/redis/suites.h"
 
 // The answer to a release that deleted the key.
-#define RELEASED "*2\r\n:1700000000000\r\n:1\r\n"
+#define RELEASED "*3\r\n:1700000000000\r\n:1\r\n:0\r\n"
 
 static struct server server;
 static struct fake fake;
@@ -379,7 +379,7 @@ START_TEST(test_dropped_with_half_a_reply)
     first = rig_submit(&rig, BACKEND_RELEASE, "a", 1, 60000, 0);
     second = rig_submit(&rig, BACKEND_RELEASE, "b", 2, 60000, 0);
     rig_flush(&rig);
-    fake_send(&fake, RELEASED "*2\r\n:", strlen(RELEASED) + 5);
+    fake_send(&fake, RELEASED "*3\r\n:", strlen(RELEASED) + 5);
     fake_drop(&fake);
     rig_await_ended(&rig);
     ck_assert_int_eq(rig_outcome(&rig, first)->result, RESULT_OK);
