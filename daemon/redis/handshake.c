@@ -19,8 +19,17 @@ enum handshake_step {
     STEP_INFO_REPLICATION,
     STEP_INFO_MEMORY,
     STEP_TIME,
+    STEP_SUBSCRIBE,
     STEP_SCRIPTS, // the first of SCRIPT_COUNT
 };
+
+static const int for_commands[] = {STEP_SETNAME, STEP_INFO_SERVER, STEP_INFO_REPLICATION,
+                                   STEP_INFO_MEMORY, STEP_TIME};
+
+// Channels belong to no database. The role matters here too: a replica only hears what is published
+// on its own master.
+static const int for_channel[] = {STEP_SETNAME, STEP_INFO_SERVER, STEP_INFO_REPLICATION,
+                                  STEP_SUBSCRIBE};
 
 static const char *step_label(int step)
 {
@@ -32,6 +41,7 @@ static const char *step_label(int step)
         [STEP_INFO_REPLICATION] = "INFO replication",
         [STEP_INFO_MEMORY] = "INFO memory",
         [STEP_TIME] = "TIME",
+        [STEP_SUBSCRIBE] = "SUBSCRIBE",
         [STEP_SCRIPTS] = "SCRIPT LOAD",
     };
 
@@ -43,14 +53,25 @@ static void step_add(struct handshake *handshake, int step)
     handshake->steps[handshake->steps_count++] = step;
 }
 
+static void steps_add(struct handshake *handshake, const int *steps, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        step_add(handshake, steps[i]);
+}
+
 void handshake_init(struct handshake *handshake, const struct handshake_options *options)
 {
     *handshake = (struct handshake){.options = *options, .server_ms = LB_NONE};
     if (options->password)
         step_add(handshake, STEP_AUTH);
+    if (options->channel) {
+        steps_add(handshake, for_channel, LB_ARRAY_LENGTH(for_channel));
+        return;
+    }
     if (options->database != 0)
         step_add(handshake, STEP_SELECT);
-    for (int step = STEP_SETNAME; step < STEP_SCRIPTS + SCRIPT_COUNT; step++)
+    steps_add(handshake, for_commands, LB_ARRAY_LENGTH(for_commands));
+    for (int step = STEP_SCRIPTS; step < STEP_SCRIPTS + SCRIPT_COUNT; step++)
         step_add(handshake, step);
 }
 
@@ -78,10 +99,11 @@ static int select_format(const struct handshake_options *options, char **ret_byt
 static int setname_format(const struct handshake_options *options, char **ret_bytes,
                           size_t *ret_length)
 {
-    char name[sizeof("lockbrokerd-") + LB_HOST_BYTES_MAX];
+    char name[sizeof("lockbrokerd--channel") + LB_HOST_BYTES_MAX];
     const char *words[] = {"CLIENT", "SETNAME", name};
 
-    (void)snprintf(name, sizeof(name), "lockbrokerd-%s", options->host);
+    (void)snprintf(name, sizeof(name), "lockbrokerd-%s%s", options->host,
+                   options->channel ? "-channel" : "");
     return command_format_words(words, 3, ret_bytes, ret_length);
 }
 
@@ -109,6 +131,10 @@ int handshake_format(const struct handshake *handshake, size_t index, char **ret
     case STEP_TIME:
         words[0] = "TIME";
         return command_format_words(words, 1, ret_bytes, ret_length);
+    case STEP_SUBSCRIBE:
+        words[0] = "SUBSCRIBE";
+        words[1] = handshake->options.channel;
+        return command_format_words(words, 2, ret_bytes, ret_length);
     default:
         words[0] = "SCRIPT";
         words[1] = "LOAD";
@@ -146,6 +172,17 @@ static int problem_set(struct handshake *handshake, int step, const char *what)
     return HANDSHAKE_E_REFUSED;
 }
 
+// What fails only here does not fail the uplink, so the broker works on.
+static const char *error_hint(int step, const char *code)
+{
+    if (step != STEP_SUBSCRIBE)
+        return refusal_hint(code);
+    if (strcmp(code, "NOPERM") == 0)
+        return "the Redis user lacks +subscribe or the channels &lockbroker:meta:wake:*: widen its "
+               "ACL; until then locks held elsewhere are only polled";
+    return "until this works locks held elsewhere are only polled";
+}
+
 // A server may echo the password in the text of its answer to AUTH, but not in its code.
 static int error_take(struct handshake *handshake, int step, const char *text)
 {
@@ -155,7 +192,7 @@ static int error_take(struct handshake *handshake, int step, const char *text)
     // The name only helps whoever looks at CLIENT LIST.
     if (step == STEP_SETNAME && (strcmp(code, "NOPERM") == 0 || strstr(text, "unknown")))
         return 0;
-    handshake->hint = refusal_hint(code);
+    handshake->hint = error_hint(step, code);
     if (step == STEP_AUTH && strncmp(text, "ERR AUTH", 8) == 0)
         return problem_set(handshake, step, "the server has no password set for this user");
     return problem_set(handshake, step, step == STEP_AUTH ? code : text);
@@ -163,12 +200,16 @@ static int error_take(struct handshake *handshake, int step, const char *text)
 
 static int info_take(struct handshake *handshake, int step, const struct resp *reply)
 {
+    const char *wanted = handshake->options.run_id;
+
     if (reply->kind != RESP_TEXT)
         return problem_set(handshake, step, "an unexpected reply");
     if (step == STEP_INFO_SERVER) {
         (void)info_find(reply->text, "redis_version", handshake->version,
                         sizeof(handshake->version));
         (void)info_find(reply->text, "run_id", handshake->run_id, sizeof(handshake->run_id));
+        if (wanted && strcmp(handshake->run_id, wanted) != 0)
+            return problem_set(handshake, step, "not the server that runs the scripts");
     } else if (step == STEP_INFO_REPLICATION) {
         if (!info_find(reply->text, "role", handshake->role, sizeof(handshake->role)))
             return problem_set(handshake, step, "the server does not tell its role");
@@ -214,6 +255,15 @@ static int time_take(struct handshake *handshake, int step, const struct resp *r
     return 0;
 }
 
+static int subscribe_take(struct handshake *handshake, int step, const struct resp *reply)
+{
+    if (reply->kind != RESP_ARRAY || reply->count != 3 ||
+        !resp_is_text(&reply->items[0], "subscribe") ||
+        !resp_is_text(&reply->items[1], handshake->options.channel))
+        return problem_set(handshake, step, "an unexpected reply");
+    return 0;
+}
+
 static int step_take(struct handshake *handshake, int step, const struct resp *reply)
 {
     if (reply->kind == RESP_ERROR)
@@ -222,6 +272,8 @@ static int step_take(struct handshake *handshake, int step, const struct resp *r
         return script_take(handshake, step, reply);
     if (step == STEP_TIME)
         return time_take(handshake, step, reply);
+    if (step == STEP_SUBSCRIBE)
+        return subscribe_take(handshake, step, reply);
     if (step >= STEP_INFO_SERVER)
         return info_take(handshake, step, reply);
     if (reply->kind != RESP_STATUS || strcmp(reply->text, "OK") != 0)

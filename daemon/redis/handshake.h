@@ -1,5 +1,6 @@
-// What is said on a new connection before anything is served: AUTH, SELECT, a name, questions about
-// the server, and the scripts. All of it is sent at once; every connection goes through all of it.
+// What is said on a new connection before anything is served: AUTH, a name, questions about the
+// server, and what the connection is for: the database and the scripts, or a channel. All of it is
+// sent at once; every connection goes through all of it.
 #ifndef LB_REDIS_HANDSHAKE_H
 #define LB_REDIS_HANDSHAKE_H
 
@@ -21,8 +22,10 @@ struct handshake_options {
     const char *user;     // NULL: none
     const char *password; // NULL: no AUTH
     int database;
-    const char *host; // for the connection's name
-    int64_t now_ms;   // CLOCK_BOOTTIME: no command of it is sent before
+    const char *host;    // for the connection's name
+    const char *channel; // what to hear on a connection for that alone; NULL: one for commands
+    const char *run_id;  // which run of a server it must be; NULL: any
+    int64_t now_ms;      // CLOCK_BOOTTIME: no command of it is sent before
 };
 
 struct handshake {

@@ -202,6 +202,12 @@ int resp_reader_next(struct resp_reader *reader, struct resp **ret_reply)
     return 0;
 }
 
+bool resp_is_text(const struct resp *reply, const char *text)
+{
+    return reply->kind == RESP_TEXT && reply->length == strlen(text) &&
+           memcmp(reply->text, text, reply->length) == 0;
+}
+
 void resp_free(struct resp *reply)
 {
     if (!reply)

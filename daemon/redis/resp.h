@@ -55,6 +55,9 @@ int resp_reader_feed(struct resp_reader *reader, const char *bytes, size_t lengt
 // there is none yet; -EPROTO when a limit is broken, the bytes are no RESP, or memory ran out.
 int resp_reader_next(struct resp_reader *reader, struct resp **ret_reply) LB_MUST_CHECK;
 
+// True for a bulk string with just these bytes.
+bool resp_is_text(const struct resp *reply, const char *text);
+
 // Frees a reply with all that is in it. NULL is fine.
 void resp_free(struct resp *reply);
 

@@ -1,6 +1,5 @@
-// The link to Redis: one connection on a uv stream that resolves, connects, greets, runs the
-// broker's operations as scripts, and connects again by itself with jittered pauses. It parses with
-// hiredis' redisReader; hiredis' own sockets and async layer are not used.
+// The link to Redis: one connection on a uv stream that runs the broker's operations as scripts,
+// and comes up again by itself.
 #ifndef LB_REDIS_UPLINK_H
 #define LB_REDIS_UPLINK_H
 
@@ -10,26 +9,16 @@
 
 #include "daemon/core/backend.h"
 #include "daemon/core/event.h"
+#include "daemon/redis/keeper.h"
 #include "proto/macros.h"
 
 struct uplink;
 
-// Where Redis is, parsed from the backend URL. Texts are copied by uplink_new(). Exactly one of
-// `host` and `path` is set.
-struct uplink_address {
-    const char *host;
-    int port;
-    const char *path;
-    const char *user;     // NULL: none
-    const char *password; // NULL: no AUTH
-    int database;
-};
-
 struct uplink_options {
-    struct uplink_address address;
-    const char *prefix;   // lock keys are prefix + key; may be ""
-    const char *host;     // this machine's name, part of the token, without ':'
-    const char *instance; // 128 random bits as hex, part of the token: a secret
+    struct redis_address address; // texts are copied by uplink_new()
+    const char *prefix;           // lock keys are prefix + key; may be ""
+    const char *host;             // this machine's name, part of the token, without ':'
+    const char *instance;         // 128 random bits as hex, part of the token: a secret
     int64_t connect_timeout_ms;
     uint64_t seed; // jitter
 

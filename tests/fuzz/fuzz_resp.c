@@ -38,7 +38,7 @@ static void read_as_everything(const struct resp *reply)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct handshake_options options = {NULL, "password", 1, "h", 0};
+    struct handshake_options options = {NULL, "password", 1, "h", NULL, NULL, 0};
     struct handshake handshake;
     struct resp_reader reader;
     struct resp *reply;

@@ -9,9 +9,11 @@
 #define FAKE_BULK "$40\r\n" FAKE_SHA "\r\n"
 #define FAKE_TIME "*2\r\n$10\r\n1700000000\r\n$6\r\n123999\r\n"
 
+#define FAKE_SERVER "$29\r\nredis_version:7.0.0\r\nrun_id:x\r\n"
+
 // What a master says to a handshake without AUTH and SELECT.
 #define FAKE_GREETING                                                                              \
-    "+OK\r\n$29\r\nredis_version:7.0.0\r\nrun_id:x\r\n$13\r\nrole:master\r\n\r\n"                  \
+    "+OK\r\n" FAKE_SERVER "$13\r\nrole:master\r\n\r\n"                                             \
     "$14\r\nmaxmemory:0\r\n \r\n" FAKE_TIME FAKE_BULK FAKE_BULK FAKE_BULK FAKE_BULK FAKE_BULK
 
 struct fake {

@@ -20,6 +20,8 @@ int main(void)
     srunner_add_suite(runner, uplink_suite());
     srunner_add_suite(runner, trouble_suite());
     srunner_add_suite(runner, libuv_suite());
+    srunner_add_suite(runner, channel_suite());
+    srunner_add_suite(runner, channel_trouble_suite());
     srunner_add_suite(runner, memory_suite());
     srunner_add_suite(runner, addresses_suite());
     srunner_run_all(runner, CK_ENV);

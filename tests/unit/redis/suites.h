@@ -15,6 +15,8 @@ Suite *epoch_suite(void);
 Suite *uplink_suite(void);
 Suite *trouble_suite(void);
 Suite *libuv_suite(void);
+Suite *channel_suite(void);
+Suite *channel_trouble_suite(void);
 Suite *memory_suite(void);
 Suite *addresses_suite(void);
 

@@ -18,7 +18,7 @@ static struct handshake handshake;
 
 static void begin(const char *user, const char *password, int database)
 {
-    struct handshake_options options = {user, password, database, "host.name", 1000};
+    struct handshake_options options = {user, password, database, "host.name", NULL, NULL, 1000};
 
     handshake_init(&handshake, &options);
 }

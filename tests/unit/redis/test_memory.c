@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/redis/channel_rig.h"
 #include "tests/unit/redis/rig.h"
 #include "tests/unit/redis/suites.h"
 
@@ -16,6 +17,7 @@
 
 static struct server server;
 static struct rig rig;
+static struct ear ear;
 static long countdown; // 0: never; 1: the next one fails
 
 static bool is_due(void)
@@ -181,6 +183,59 @@ START_TEST(test_every_allocation_by_name)
 }
 END_TEST
 
+START_TEST(test_new_channel)
+{
+    int failures = 0;
+    int rc;
+
+    ear_init(&ear, &server);
+    do {
+        countdown = failures + 1;
+        rig_is_inside = true;
+        rc = channel_new(&ear.loop, &ear.options, &ear.channel);
+        rig_is_inside = false;
+        ck_assert(rc == 0 || rc == -ENOMEM);
+        failures += rc != 0;
+    } while (rc != 0);
+    ck_assert_int_ge(failures, 5);
+    ear_close(&ear);
+}
+END_TEST
+
+// A failure may cost an attempt, the connection or a hint: what is said later is heard.
+static long channel_life(long fail_at)
+{
+    long left;
+
+    ear.options.quiet_ms = 1; // PINGs, too
+    ear_open(&ear);
+    countdown = fail_at;
+    ear_run(&ear, 30);
+    (void)ear_say(&server, "turn lock:a");
+    (void)ear_say(&server, "nothing");
+    ear_run(&ear, 30);
+    left = countdown;
+    countdown = 0;
+    ear_await_ups(&ear, ear.downs + 1);
+    ear_assert_hears(&ear, &server);
+    return left;
+}
+
+START_TEST(test_every_allocation_of_a_channel)
+{
+    long fail_at = 0, left;
+
+    do {
+        ear_init(&ear, &server);
+        if (_i)
+            ear_use_tcp(&ear, "localhost", server.port);
+        left = channel_life(++fail_at);
+        ear_close(&ear);
+    } while (left == 0 && fail_at < 100);
+    ck_assert_int_gt(fail_at, 20);
+}
+END_TEST
+
 Suite *memory_suite(void)
 {
     Suite *suite = suite_create("redis/memory");
@@ -191,6 +246,8 @@ Suite *memory_suite(void)
     tcase_add_test(tcase, test_new);
     tcase_add_test(tcase, test_every_allocation);
     tcase_add_test(tcase, test_every_allocation_by_name);
+    tcase_add_test(tcase, test_new_channel);
+    tcase_add_loop_test(tcase, test_every_allocation_of_a_channel, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }
