@@ -13,6 +13,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
+#include "daemon/io/hearing.h"
 #include "daemon/io/identity.h"
 #include "daemon/io/listener.h"
 #include "daemon/io/loop.h"
@@ -39,6 +40,8 @@ struct app {
     struct conn_table conns;
     struct listener listener;
     struct uplink *uplink;
+    struct channel *channel; // with the uplink, never without it
+    struct hearing hearing;
     struct memory_backend *memory;
     uv_signal_t signals[LB_ARRAY_LENGTH(signal_numbers)];
     uv_timer_t drain_timer;
@@ -72,6 +75,10 @@ static void app_post(void *context, const struct event *event)
     if (event->kind == EVENT_BACKEND_UP || event->kind == EVENT_BACKEND_DOWN)
         app->backend_up = event->kind == EVENT_BACKEND_UP;
     pump_post(&app->pump, event);
+    if (app->channel && event->kind == EVENT_BACKEND_UP)
+        channel_follow(app->channel, event->facts.run_id);
+    else if (app->channel && event->kind == EVENT_BACKEND_DOWN)
+        channel_follow(app->channel, NULL);
 }
 
 static struct broker_config broker_config_of(const struct app *app)
@@ -185,9 +192,12 @@ static void app_close_handles(struct app *app)
     if (app->uplink) {
         uplink_flush(app->uplink);
         uplink_close(app->uplink);
+        channel_close(app->channel);
     }
     app->uplink = NULL;
     app->pump.uplink = NULL;
+    app->channel = NULL;
+    app->pump.channel = NULL;
     pump_close(&app->pump);
     notifier_close(&app->notifier);
 }
@@ -244,8 +254,10 @@ static void app_after_turn(void *context)
     size_t owed = broker_kept_count(app->broker);
 
     lb_assert(!app->stopping);
-    if (app->uplink)
+    if (app->uplink) {
         uplink_set_urgent(app->uplink, owed > 0);
+        hearing_retry(&app->hearing);
+    }
     notify_status(&app->notifier, app->backend_up, owed);
     if (app->draining && broker_is_drained(app->broker))
         app_stop(app);
@@ -325,18 +337,40 @@ static const char *text_or_null(const char *text)
     return *text ? text : NULL;
 }
 
+static struct redis_address address_of(const struct backend_url *url)
+{
+    return (struct redis_address){
+        .host = text_or_null(url->host),
+        .port = url->port,
+        .path = text_or_null(url->path),
+        .user = text_or_null(url->user),
+        .password = text_or_null(url->password),
+        .database = url->database,
+    };
+}
+
+static int open_channel(struct app *app, const struct backend_url *url)
+{
+    struct channel_options options = {
+        .address = address_of(url),
+        .prefix = app->config.prefix,
+        .host = app->identity.host,
+        .instance = app->identity.secret_instance,
+        .connect_timeout_ms = app->config.connect_timeout_ms,
+        .quiet_ms = CHANNEL_QUIET_MS,
+        .answer_ms = CHANNEL_ANSWER_MS,
+        .seed = app->identity.seed + 1, // not in step with the uplink
+        .post = hearing_take,
+        .context = &app->hearing,
+    };
+
+    return channel_new(&app->loop, &options, &app->channel);
+}
+
 static int open_redis(struct app *app, const struct backend_url *url)
 {
     struct uplink_options options = {
-        .address =
-            {
-                .host = text_or_null(url->host),
-                .port = url->port,
-                .path = text_or_null(url->path),
-                .user = text_or_null(url->user),
-                .password = text_or_null(url->password),
-                .database = url->database,
-            },
+        .address = address_of(url),
         .prefix = app->config.prefix,
         .host = app->identity.host,
         .instance = app->identity.secret_instance,
@@ -348,6 +382,8 @@ static int open_redis(struct app *app, const struct backend_url *url)
 
     int r = uplink_new(&app->loop, &options, &app->uplink);
 
+    if (r == 0)
+        r = open_channel(app, url);
     if (r < 0 || !url->host[0])
         return r;
     r = loop_start_threads(&app->loop);
@@ -391,6 +427,8 @@ static int app_build(struct app *app)
         return r;
     app->pump.conns = &app->conns;
     app->pump.uplink = app->uplink;
+    app->pump.channel = app->channel;
+    app->hearing.pump = &app->pump;
     app->pump.memory = app->memory;
     app->pump.after_turn = app_after_turn;
     app->pump.context = app;
@@ -421,10 +459,12 @@ static void app_begin(struct app *app)
     log_text(&line, "backend", backend);
     log_number(&line, "pid", getpid());
     log_end(&line);
-    if (app->uplink)
+    if (app->uplink) {
         uplink_open(app->uplink);
-    else
+        channel_open(app->channel);
+    } else {
         memory_backend_open(app->memory);
+    }
     notify_ready(&app->notifier);
 }
 

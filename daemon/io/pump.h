@@ -12,6 +12,7 @@
 #include "daemon/io/inbox.h"
 #include "daemon/io/lateness.h"
 #include "daemon/memory/memory_backend.h"
+#include "daemon/redis/channel.h"
 #include "daemon/redis/uplink.h"
 #include "proto/macros.h"
 
@@ -24,6 +25,7 @@ struct pump {
     struct conn_table *conns;
     struct uplink *uplink; // one of the two backends is NULL
     struct memory_backend *memory;
+    struct channel *channel;           // for its figures alone; NULL without Redis
     void (*after_turn)(void *context); // called once a loop turn, after all was stepped
     void *context;
 

@@ -69,6 +69,19 @@ static void add_link(struct figures *figures, const struct uplink *uplink)
     add(figures, "redis_late_outcomes", link.late_outcomes);
 }
 
+static void add_channel(struct figures *figures, const struct channel *channel)
+{
+    struct channel_figures heard;
+
+    if (!channel)
+        return;
+    channel_get_figures(channel, &heard);
+    add(figures, "redis_channel_connects", heard.connects);
+    add(figures, "redis_channel_connect_failures", heard.connect_failures);
+    add(figures, "redis_channel_messages", heard.messages);
+    add(figures, "redis_channel_pings_unanswered", heard.pings_unanswered);
+}
+
 void report_stats(struct pump *pump, struct conn *conn, struct reply *reply)
 {
     struct stat_value counters[REPORT_COUNTERS_MAX];
@@ -85,6 +98,7 @@ void report_stats(struct pump *pump, struct conn *conn, struct reply *reply)
     add(&counter_figures, "late_turns", pump->lateness.count);
     add(&counter_figures, "log_lines_dropped", log_dropped());
     add_link(&counter_figures, pump->uplink);
+    add_channel(&counter_figures, pump->channel);
     add_all(&gauge_figures, page.gauges, page.gauges_count);
     add(&gauge_figures, "connections", pump->conns->count);
     add(&gauge_figures, "late_max_ms", pump->lateness.most_ms);
