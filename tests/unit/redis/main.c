@@ -15,6 +15,7 @@ int main(void)
     srunner_add_suite(runner, resp_suite());
     srunner_add_suite(runner, handshake_suite());
     srunner_add_suite(runner, scripts_suite());
+    srunner_add_suite(runner, queue_suite());
     srunner_add_suite(runner, late_suite());
     srunner_add_suite(runner, epoch_suite());
     srunner_add_suite(runner, uplink_suite());

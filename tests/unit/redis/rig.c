@@ -184,7 +184,10 @@ uint64_t rig_submit(struct rig *rig, enum backend_op_kind kind, const char *key,
                             .timeout_ms = rig->timeout_ms,
                             .not_after_ms = rig->not_after_ms,
                             .loss_ttl_ms = rig->loss_ttl_ms,
-                            .saw_epoch = rig->saw_epoch};
+                            .saw_epoch = rig->saw_epoch,
+                            .fences = rig->fences,
+                            .queue_ms = rig->queue_ms,
+                            .barges = rig->barges};
 
     ck_assert_uint_le(rig->ops_count, RIG_OPS_MAX);
     rig_is_inside = true;

@@ -43,6 +43,9 @@ struct rig {
     int64_t not_after_ms;
     int64_t loss_ttl_ms;
     bool saw_epoch;
+    int64_t fences; // as are these three
+    int64_t queue_ms;
+    bool barges;
     uint64_t ops_count; // op_id 1.. is given out
     uint64_t ended;
     struct rig_outcome outcomes[RIG_OPS_MAX + 1];

@@ -10,6 +10,7 @@ Suite *refusal_suite(void);
 Suite *resp_suite(void);
 Suite *handshake_suite(void);
 Suite *scripts_suite(void);
+Suite *queue_suite(void);
 Suite *late_suite(void);
 Suite *epoch_suite(void);
 Suite *uplink_suite(void);
