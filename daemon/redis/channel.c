@@ -10,6 +10,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
+#include "daemon/redis/command.h"
 #include "daemon/redis/token.h"
 #include "proto/limits.h"
 
@@ -221,7 +222,7 @@ static void on_down(void *context, bool was_up)
 static int keeper_make(struct channel *channel, uv_loop_t *loop,
                        const struct channel_options *options)
 {
-    char name[sizeof(CHANNEL_NAME_START) + TOKEN_QUEUE_ID_LENGTH];
+    char name[sizeof(COMMAND_CHANNEL_START) + TOKEN_QUEUE_ID_LENGTH];
     char id[TOKEN_QUEUE_ID_LENGTH + 1];
     struct keeper_options keeper_options = {
         .address = options->address,
@@ -235,7 +236,7 @@ static int keeper_make(struct channel *channel, uv_loop_t *loop,
     struct keeper_handlers handlers = {on_up, on_reply, on_down, on_closed, channel};
 
     token_queue_id(options->instance, id);
-    (void)snprintf(name, sizeof(name), CHANNEL_NAME_START "%s", id);
+    (void)snprintf(name, sizeof(name), COMMAND_CHANNEL_START "%s", id);
     return keeper_init(&channel->keeper, loop, &keeper_options, &handlers);
 }
 

@@ -11,9 +11,6 @@
 #include "daemon/redis/keeper.h"
 #include "proto/macros.h"
 
-// A channel's name is this and the broker's queue id.
-#define CHANNEL_NAME_START "lockbroker:meta:wake:"
-
 // After how long a silence the server is asked whether it is there, and how long it has to answer.
 #define CHANNEL_QUIET_MS  5000
 #define CHANNEL_ANSWER_MS 2000
@@ -25,7 +22,7 @@ struct channel_options {
     struct redis_address address;
     const char *prefix;   // messages about keys that do not begin with it are ignored
     const char *host;     // this machine's name, for the connection's
-    const char *instance; // what the channel's name is made of
+    const char *instance; // the secret; the channel's name is made of its queue id
     int64_t connect_timeout_ms;
     int64_t quiet_ms;
     int64_t answer_ms;

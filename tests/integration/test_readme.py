@@ -122,6 +122,21 @@ def test_acl_in_the_manual():
                                                                    re.MULTILINE | re.DOTALL)]
 
 
+def listens(redis, client):
+    """The channel is up, what is said on it is heard, and after a silence Redis is asked for a PONG."""
+    def count(name):
+        return client.ok("stats")["counters"]["redis_channel_" + name]
+
+    wait_until(lambda: count("connects"), "the channel is up")
+    redis.client.config_resetstat()
+    [channel] = redis.client.pubsub_channels()
+    heard = count("messages")
+    assert redis.client.publish(channel, "turn " + LOCK_PREFIX + "nobody/waits") == 1
+    wait_until(lambda: count("messages") > heard, "it was heard")
+    wait_until(lambda: "cmdstat_ping" in redis.client.info("commandstats"), "Redis was asked")
+    assert count("connects") == 1 and count("connect_failures") == 0
+
+
 def test_acl(lab, key):
     """A Redis user with just these rights is enough for everything; Redis logs what it denies."""
     [rules] = blocks("acl")
@@ -149,4 +164,5 @@ def test_acl(lab, key):
     holder.ok("acquire", key=key, ttl_ms=1000)
     redis.client.flushall()
     wait_until(lambda: holder.ok("stats")["counters"]["reasserted"], "the key is set again")
+    listens(redis, holder)
     assert redis.client.execute_command("ACL", "LOG") == []

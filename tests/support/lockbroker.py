@@ -351,9 +351,15 @@ class RedisServer:
         return sum(figures.get("cmdstat_" + name, {"calls": 0})["calls"] for name in names)
 
     def broker_links(self):
-        """The connections that are not this test's own."""
+        """The connections for commands that are not this test's own."""
         own = self.client.client_id()
-        return [c for c in self.client.client_list() if c["id"] != str(own)]
+        return [c for c in self.client.client_list()
+                if c["id"] != str(own) and not c["name"].endswith("-channel")]
+
+    def broker_channels(self):
+        """The connections of brokers that listen."""
+        return [c for c in self.client.client_list(_type="pubsub")
+                if c["name"].startswith("lockbrokerd-")]
 
     def stop(self):
         if self.process:

@@ -192,8 +192,9 @@ def test_row_24_a_server_that_takes_no_more_clients(redis, daemon, client, key):
     client.ok("acquire", key=key, ttl_ms=T)
     links = redis.broker_links()
     assert len(links) == 1
+    wait_until(redis.broker_channels, "the channel is up")
     crowd = []
-    redis.client.config_set("maxclients", len(links) + 1)
+    redis.client.config_set("maxclients", len(links) + 2)
     redis.client.client_kill_filter(_id=links[0]["id"])
     while not crowd:  # who is quicker, this test or the broker?
         try:

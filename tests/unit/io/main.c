@@ -14,6 +14,7 @@ int main(void)
     srunner_add_suite(runner, accept_suite());
     srunner_add_suite(runner, conn_suite());
     srunner_add_suite(runner, conn_end_suite());
+    srunner_add_suite(runner, hearing_suite());
     srunner_add_suite(runner, identity_suite());
     srunner_add_suite(runner, lateness_suite());
     srunner_add_suite(runner, launch_suite());

@@ -6,6 +6,7 @@
 Suite *accept_suite(void);
 Suite *conn_suite(void);
 Suite *conn_end_suite(void);
+Suite *hearing_suite(void);
 Suite *identity_suite(void);
 Suite *inbox_suite(void);
 Suite *lateness_suite(void);

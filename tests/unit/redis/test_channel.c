@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/redis/command.h"
 #include "tests/unit/redis/channel_rig.h"
 #include "tests/unit/redis/suites.h"
 
@@ -141,8 +142,8 @@ END_TEST
 START_TEST(test_another_brokers_channel)
 {
     ear_open_up(&ear);
-    freeReplyObject(
-        server_command(&server, "PUBLISH %s %s", CHANNEL_NAME_START "0123456789abcdef", "turn a"));
+    freeReplyObject(server_command(&server, "PUBLISH %s %s",
+                                   COMMAND_CHANNEL_START "0123456789abcdef", "turn a"));
     ear_assert_hears(&ear, &server);
     ck_assert_int_eq(ear_figures(&ear).messages, 1);
 }
