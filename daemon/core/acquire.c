@@ -78,6 +78,25 @@ static bool acquire_refuse(struct broker *broker, struct session *session,
     return false;
 }
 
+// True when too many wait already, and the request was refused.
+static bool refuse_waiter(struct broker *broker, struct session *session,
+                          const struct request *request)
+{
+    const struct lock *lock = lock_tree_find(&broker->locks, request->key);
+    const char *limit = NULL;
+
+    if (request->wait_ms == 0)
+        return false;
+    if (broker->waiters_key_max && lock && lock_contenders_count(lock) >= broker->waiters_key_max)
+        limit = "waiters_key_max";
+    else if (broker->waiters_client_max &&
+             session->waiting_count >= (size_t)broker->waiters_client_max)
+        limit = "waiters_client_max";
+    if (limit)
+        broker_refuse_quota(broker, session, request, limit);
+    return limit != NULL;
+}
+
 static struct lock *lock_find_or_add(struct broker *broker, const char *name)
 {
     struct lock *lock = lock_tree_find(&broker->locks, name);
@@ -99,6 +118,9 @@ void acquire_request(struct broker *broker, struct session *session, const struc
     if (acquire_refuse(broker, session, request))
         return;
 
+    if (refuse_waiter(broker, session, request))
+        return;
+
     // A lock without a contender is freed when it is attended to, should the claim fail.
     struct lock *lock = lock_find_or_add(broker, request->key);
     struct claim *claim =
@@ -116,7 +138,7 @@ void acquire_request(struct broker *broker, struct session *session, const struc
                                                            : wait_wanted(broker, request));
     call_open(&claim->call, session, &request->id, OP_ACQUIRE);
     session_add_claim(session, claim);
-    lock_add_contender(lock, claim);
+    broker_queue(broker, lock, claim);
     alarm_set(&claim->alarm, &broker->claim_alarms, claim->wait_until_ms);
     broker_mark_dirty(broker, lock);
 }
@@ -126,7 +148,7 @@ void acquire_withdraw(struct broker *broker, struct claim *claim)
     struct lock *lock = claim->lock;
 
     alarm_cancel(&claim->alarm);
-    lock_remove_contender(lock, claim);
+    broker_unqueue(broker, claim);
     session_remove_claim(claim->session, claim);
     graveyard_bury(&broker->graves, &claim->grave);
     broker_mark_dirty(broker, lock);
@@ -245,6 +267,12 @@ static bool lock_is_taken(const struct lock *lock)
     return lock->state == LOCK_HELD || lock->state == LOCK_VACANT || lock->state == LOCK_KEPT;
 }
 
+static bool busy_is_recent(const struct broker *broker, const struct lock *lock)
+{
+    return lock->state == LOCK_BLOCKED && lock->verdict == VERDICT_BUSY &&
+           broker->now_ms - lock->busy_ms < broker->busy_cache_ms;
+}
+
 bool acquire_answer_next(struct broker *broker, struct lock *lock)
 {
     struct claim *first = lock_first_contender(lock);
@@ -254,7 +282,7 @@ bool acquire_answer_next(struct broker *broker, struct lock *lock)
     if (broker->draining && first) {
         (void)call_refuse(broker, &first->call, ERROR_DRAINING);
         acquire_withdraw(broker, first);
-    } else if (try && lock_is_taken(lock)) {
+    } else if (try && (lock_is_taken(lock) || busy_is_recent(broker, lock))) {
         broker->stats.busy++;
         refuse_held(broker, try, ERROR_BUSY);
     } else if (try && !broker->up && try->id <= broker->down_up_to) {
@@ -377,6 +405,23 @@ static int64_t gap_after_run_ms(struct broker *broker, const struct lock *lock)
     return 0;
 }
 
+// A waiter that came when there was none: nobody has asked, nor queued, for it yet.
+static bool has_new_waiter(const struct lock *lock)
+{
+    const struct claim *first = TAILQ_FIRST(&lock->waiters);
+
+    return lock->verdict == VERDICT_BUSY && first && first->id > lock->asked_up_to;
+}
+
+bool acquire_remembers_busy(struct broker *broker, struct lock *lock)
+{
+    if (!busy_is_recent(broker, lock))
+        return false;
+    lock->paused = true;
+    alarm_set(&lock->alarm, &broker->lock_alarms, lock->busy_ms + broker->busy_cache_ms);
+    return true;
+}
+
 void acquire_again(struct broker *broker, struct lock *lock)
 {
     acquire_send(broker, lock);
@@ -385,16 +430,18 @@ void acquire_again(struct broker *broker, struct lock *lock)
 
 void acquire_attend(struct broker *broker, struct lock *lock)
 {
-    if (!broker->up || (lock->paused && !has_new_try(lock)))
+    if (!broker->up || (lock->paused && !has_new_try(lock) && !has_new_waiter(lock)))
         return;
 
     int64_t gap_ms = lock->state == LOCK_IDLE ? gap_after_run_ms(broker, lock) : 0;
 
     lock->run = (struct run){.since_ms = LB_NONE};
-    if (gap_ms > 0)
-        lock_block(broker, lock, VERDICT_NONE, gap_ms);
-    else
+    if (gap_ms == 0) {
         acquire_again(broker, lock);
+        return;
+    }
+    lock->asked_up_to = broker->next_id - 1; // they know of the gap
+    lock_block(broker, lock, VERDICT_NONE, gap_ms);
 }
 
 void acquire_turn(struct broker *broker, struct lock *lock)
@@ -472,6 +519,7 @@ static int64_t busy_pause(const struct broker *broker, struct lock *lock,
 static void acquire_busy(struct broker *broker, struct lock *lock, const struct holder *holder)
 {
     lock_set_rival(broker, lock, holder);
+    lock->busy_ms = broker->now_ms;
     if (holder->kind == HOLDER_FOREIGN)
         lock->foreign_ms = broker->now_ms;
     lock_block(broker, lock, VERDICT_BUSY, busy_pause(broker, lock, holder));

@@ -29,6 +29,10 @@ bool acquire_answer_next(struct broker *broker, struct lock *lock);
 // Asks the backend for the lock if it should be asked now.
 void acquire_attend(struct broker *broker, struct lock *lock);
 
+// Whether the lock, which nobody wants at the moment, was found held elsewhere a short while ago,
+// and is to be remembered for those who come.
+bool acquire_remembers_busy(struct broker *broker, struct lock *lock);
+
 // Asks for a lock that is ours once more, with the same token, for its first contender.
 void acquire_again(struct broker *broker, struct lock *lock);
 

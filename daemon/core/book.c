@@ -73,6 +73,7 @@ bool broker_refuse_ttl(struct broker *broker, const struct session *session,
 void broker_refuse_quota(struct broker *broker, const struct session *session,
                          const struct request *request, const char *limit)
 {
+    broker->stats.quota_refused++;
     broker_refuse(broker, session, &request->id, request->op, ERROR_QUOTA)->limit = limit;
 }
 
@@ -201,6 +202,31 @@ struct time_limit broker_limit(const struct broker *broker, struct backend_op *o
         .local_ms =
             broker->now_ms + within_ms + server_clock_width(&broker->server_clock, broker->now_ms),
     };
+}
+
+static void count_waiting(struct broker *broker, const struct claim *claim, size_t change)
+{
+    broker->waiting_count += change;
+    if (!claim->is_try)
+        claim->session->waiting_count += change;
+}
+
+void broker_queue(struct broker *broker, struct lock *lock, struct claim *claim)
+{
+    lock_add_contender(lock, claim);
+    count_waiting(broker, claim, 1);
+}
+
+void broker_queue_first(struct broker *broker, struct lock *lock, struct claim *claim)
+{
+    lock_add_contender_first(lock, claim);
+    count_waiting(broker, claim, 1);
+}
+
+void broker_unqueue(struct broker *broker, struct claim *claim)
+{
+    lock_remove_contender(claim->lock, claim);
+    count_waiting(broker, claim, (size_t)-1);
 }
 
 void broker_raise_floor(struct broker *broker, int64_t fence)

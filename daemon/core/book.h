@@ -45,7 +45,7 @@ struct page {
 struct stats_view {
     struct stats_page page;
     struct stat_value counters[STATS_COUNTERS];
-    struct stat_value gauges[8];
+    struct stat_value gauges[9];
     struct stat_histogram histograms[3];
 };
 
@@ -63,6 +63,11 @@ struct broker {
     int64_t handoff_grants_max;
     int64_t handoff_time_max_ms;
     int64_t yield_after_ms;
+    int64_t busy_cache_ms;
+    int64_t waiters_key_max;
+    int64_t waiters_client_max;
+    int64_t slow_wait_ms;
+    int64_t slow_hold_ms;
     int64_t loss_ttl_ms; // the largest ttl_max so far: locks of that ttl may still be held
     uid_t own_uid;
     char server[BOOK_TEXT_MAX + 1];
@@ -100,6 +105,7 @@ struct broker {
     size_t locks_count;
     size_t held_count;
     size_t owed_count;
+    size_t waiting_count; // claims that wait
 
     // What is to be done.
     bool draining;
@@ -168,6 +174,12 @@ struct backend_op *broker_start(struct broker *broker, struct flight *flight,
 // `within_ms` from now. Unlimited while nothing is known of the server's clock.
 struct time_limit broker_limit(const struct broker *broker, struct backend_op *op,
                                int64_t within_ms);
+
+// Puts the claim, which begins to wait, last or first among the lock's contenders; and takes it
+// out.
+void broker_queue(struct broker *broker, struct lock *lock, struct claim *claim);
+void broker_queue_first(struct broker *broker, struct lock *lock, struct claim *claim);
+void broker_unqueue(struct broker *broker, struct claim *claim);
 
 // No fence that is granted later may be as low as this one.
 void broker_raise_floor(struct broker *broker, int64_t fence);

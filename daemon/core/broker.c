@@ -31,6 +31,11 @@ static void broker_configure(struct broker *broker, const struct broker_config *
     broker->handoff_grants_max = config->handoff_grants_max;
     broker->handoff_time_max_ms = config->handoff_time_max_ms;
     broker->yield_after_ms = config->yield_after_ms;
+    broker->busy_cache_ms = config->busy_cache_ms;
+    broker->waiters_key_max = config->waiters_key_max;
+    broker->waiters_client_max = config->waiters_client_max;
+    broker->slow_wait_ms = config->slow_wait_ms;
+    broker->slow_hold_ms = config->slow_hold_ms;
     if (!config->waits_after_loss)
         broker->quarantine_until_ms = 0;
     if (config->ttl_max_ms > broker->loss_ttl_ms)
@@ -98,6 +103,8 @@ static bool attend_unheld(struct broker *broker, struct lock *lock)
         release_begin(broker, lock);
     else if (lock->queues && broker->up) // without a link it ends by itself
         release_place(broker, lock);
+    else if (acquire_remembers_busy(broker, lock))
+        return false;
     else
         lock_move(lock, LOCK_IDLE);
     return true;
@@ -157,6 +164,8 @@ static void lock_alarm_fired(struct broker *broker, struct alarm *alarm)
     alarm_cancel(alarm);
     if (lock->state == LOCK_KEPT)
         release_kept_over(broker, lock);
+    if (lock->state == LOCK_BLOCKED)
+        broker->stats.polls++;
     lock->paused = false;
     broker_mark_dirty(broker, lock);
 }

@@ -37,7 +37,8 @@ static void check_lock(const struct broker *broker, const struct lock *lock)
     lb_assert(lock->owed == lock_is_owed(lock));
     lb_assert(lock->state != LOCK_IDLE || (lock_first_contender(lock) && !broker->up));
     if (lock->state == LOCK_BLOCKED)
-        lb_assert(lock_first_contender(lock) && (lock->paused || !broker->up));
+        lb_assert((lock_first_contender(lock) || lock->verdict == VERDICT_BUSY) &&
+                  (lock->paused || !broker->up));
     lb_assert(lock->state != LOCK_VACANT || lock->main_op.op_id);
     if (lock->state == LOCK_RELEASING)
         lb_assert(lock->release_op.op_id || lock->paused || !broker->up);

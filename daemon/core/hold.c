@@ -86,6 +86,16 @@ static void tell_grant(struct broker *broker, struct claim *claim)
     broker_fact(broker, FACT_DEBUG, "granted", claim)->ms = reply->waited_ms;
 }
 
+// Says that a wait or a hold took long, if there is a limit and it did.
+static void log_if_slow(struct broker *broker, const char *event, const struct claim *claim,
+                        int64_t since_ms, int64_t limit_ms)
+{
+    int64_t took_ms = broker->now_ms - since_ms;
+
+    if (limit_ms > 0 && took_ms >= limit_ms)
+        broker_fact(broker, FACT_WARNING, event, claim)->ms = took_ms;
+}
+
 static int64_t cap_of(const struct broker *broker, const struct claim *claim)
 {
     return claim->max_hold_ms == LB_NONE ? INT64_MAX : broker->now_ms + claim->max_hold_ms;
@@ -101,7 +111,7 @@ static bool is_worth_telling(const struct broker *broker, const struct claim *cl
 static void grant_begin(struct broker *broker, struct lock *lock, struct claim *claim,
                         int64_t fence)
 {
-    lock_remove_contender(lock, claim);
+    broker_unqueue(broker, claim);
     lock->ttl_ms = claim->ttl_ms;
     lock->maybe_set = false;
     lock->gone = false;
@@ -121,6 +131,7 @@ static void grant_begin(struct broker *broker, struct lock *lock, struct claim *
     broker->stats.granted++;
     histogram_add(&broker->stats.wait_ms, broker->now_ms - claim->arrived_ms);
     tell_grant(broker, claim);
+    log_if_slow(broker, "slow_wait", claim, claim->arrived_ms, broker->slow_wait_ms);
     broker_mark_dirty(broker, lock);
 }
 
@@ -186,7 +197,7 @@ void hold_take_back(struct broker *broker, struct session *session, uint64_t gra
     lock->maybe_set = true;
     lock_move(lock, LOCK_BLOCKED);
     claim->state = CLAIM_WAITING;
-    lock_add_contender_first(lock, claim);
+    broker_queue_first(broker, lock, claim);
     call_open(&claim->call, session, &id, OP_ACQUIRE);
     if (claim->is_try)
         claim->wait_until_ms = broker->now_ms + lease_command_timeout(claim->ttl_ms);
@@ -221,6 +232,7 @@ void hold_end(struct broker *broker, struct claim *claim)
     session_remove_claim(claim->session, claim);
     broker->held_count--;
     histogram_add(&broker->stats.hold_ms, broker->now_ms - claim->granted_ms);
+    log_if_slow(broker, "slow_hold", claim, claim->granted_ms, broker->slow_hold_ms);
 }
 
 bool hold_answer_next(struct broker *broker)

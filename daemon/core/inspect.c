@@ -346,6 +346,7 @@ static size_t list_gauges(const struct broker *broker, struct stat_value *values
         {"locks", (int64_t)broker->locks_count},
         {"held", (int64_t)broker->held_count},
         {"owed", (int64_t)broker->owed_count},
+        {"waiting", (int64_t)broker->waiting_count},
         {"quarantine_ms", quarantine_left_ms(broker)},
     };
 

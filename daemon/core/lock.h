@@ -105,6 +105,7 @@ struct lock {
     bool leaves;        // releasing: nothing but the queue, the key never was ours
     bool turn_came;     // while an acquire was in flight
     int64_t foreign_ms; // when it was last seen held by no broker; LB_NONE: never
+    int64_t busy_ms;    // when it was last found held elsewhere
     int64_t poll_ms;    // the last pause between two tries, where nobody tells when to try
 
     // Contenders, first come first served; tries are apart so that none is looked for in a long

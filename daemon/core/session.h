@@ -41,6 +41,7 @@ struct session {
     bool closed_by_broker; // by us: its keys must not move before the deadlines it was told
     struct call_tree calls;
     size_t calls_count;
+    size_t waiting_count;         // claims that wait, tries left out
     struct claim_tree claims;     // waiting and granted, by key and owner
     struct claim_list lost;       // lost, and still keeping their keys
     struct claim_list remembered; // lost, and their keys gone

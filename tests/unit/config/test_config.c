@@ -22,6 +22,15 @@ START_TEST(test_defaults)
     ck_assert_int_eq(config.ttl_max_ms, 30000);
     ck_assert_int_eq(config.max_wait_ms, 3600000);
     ck_assert_int_eq(config.retry_max_ms, 1000);
+    ck_assert_int_eq(config.fence_block, 256);
+    ck_assert_int_eq(config.handoff_grants_max, 16);
+    ck_assert_int_eq(config.handoff_time_max_ms, 100);
+    ck_assert_int_eq(config.yield_after_ms, 5000);
+    ck_assert_int_eq(config.busy_cache_ms, 0);
+    ck_assert_int_eq(config.waiters_key_max, 100000);
+    ck_assert_int_eq(config.waiters_client_max, 16384);
+    ck_assert_int_eq(config.slow_wait_ms, 0);
+    ck_assert_int_eq(config.slow_hold_ms, 0);
     ck_assert_int_eq(config.connect_timeout_ms, 2000);
     ck_assert_int_eq(config.requests_max, 16384);
     ck_assert_int_eq(config.connections_max, 4096);
@@ -39,6 +48,15 @@ static const struct {
     {"ttl_max", "1s", "1h", "999ms", "3600001ms"},
     {"max_wait", "1s", "24h", "999", "86400001"},
     {"retry_max", "10ms", "10s", "9", "10001"},
+    {"fence_block", "1", "65536", "0", "65537"},
+    {"handoff_grants_max", "1", "1000000", "0", "1000001"},
+    {"handoff_time_max", "1ms", "60s", "0", "60001"},
+    {"yield_after", "0", "1h", NULL, "3600001"},
+    {"busy_cache", "0s", "1s", NULL, "1001"},
+    {"waiters_key_max", "1", "10000000", "0", "10000001"},
+    {"waiters_client_max", "1", "1000000", "0", "1000001"},
+    {"slow_wait", "0", "24h", NULL, "86400001"},
+    {"slow_hold", "0s", "24h", NULL, "86400001"},
     {"connect_timeout", "50ms", "30s", "49", "30001"},
     {"requests_max", "1", "1000000", "0", "1000001"},
     {"connections_max", "1", "100000", "0", "100001"},
@@ -250,6 +268,15 @@ static const char *const changes[] = {
     "ttl_max=5s",
     "max_wait=5s",
     "retry_max=5s",
+    "fence_block=5",
+    "handoff_grants_max=5",
+    "handoff_time_max=5s",
+    "yield_after=0",
+    "busy_cache=5ms",
+    "waiters_key_max=5",
+    "waiters_client_max=5",
+    "slow_wait=5s",
+    "slow_hold=5s",
     "data_loss=ignore",
     "connect_timeout=5s",
     "requests_max=5",
@@ -299,6 +326,15 @@ START_TEST(test_apply_reloadable)
     ck_assert_int_eq(config.ttl_max_ms, 5000);
     ck_assert_int_eq(config.max_wait_ms, 5000);
     ck_assert_int_eq(config.retry_max_ms, 5000);
+    ck_assert_int_eq(config.fence_block, 5);
+    ck_assert_int_eq(config.handoff_grants_max, 5);
+    ck_assert_int_eq(config.handoff_time_max_ms, 5000);
+    ck_assert_int_eq(config.yield_after_ms, 0);
+    ck_assert_int_eq(config.busy_cache_ms, 5);
+    ck_assert_int_eq(config.waiters_key_max, 5);
+    ck_assert_int_eq(config.waiters_client_max, 5);
+    ck_assert_int_eq(config.slow_wait_ms, 5000);
+    ck_assert_int_eq(config.slow_hold_ms, 5000);
     ck_assert_int_eq(config.data_loss, CONFIG_LOSS_IGNORE);
     ck_assert_int_eq(config.requests_max, 5);
     ck_assert_int_eq(config.connections_max, 5);
