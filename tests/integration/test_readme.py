@@ -122,19 +122,24 @@ def test_acl_in_the_manual():
                                                                    re.MULTILINE | re.DOTALL)]
 
 
-def listens(redis, client):
-    """The channel is up, what is said on it is heard, and after a silence Redis is asked for a PONG."""
-    def count(name):
+def listens(redis, holder, waiter, key):
+    """Two brokers tell each other of a key, and ask Redis for a PONG when nobody says anything."""
+    def count(client, name):
         return client.ok("stats")["counters"]["redis_channel_" + name]
 
-    wait_until(lambda: count("connects"), "the channel is up")
+    for client in holder, waiter:
+        wait_until(lambda asked=client: count(asked, "connects"), "the channel is up")
     redis.client.config_resetstat()
-    [channel] = redis.client.pubsub_channels()
-    heard = count("messages")
-    assert redis.client.publish(channel, "turn " + LOCK_PREFIX + "nobody/waits") == 1
-    wait_until(lambda: count("messages") > heard, "it was heard")
+    holder.ok("acquire", key=key, ttl_ms=1000)
+    wanted = waiter.send("acquire", key=key, ttl_ms=1000, wait_ms=-1)
+    wait_until(lambda: count(holder, "messages"), "the holder's broker hears of the waiter")
+    holder.ok("release", key=key)
+    assert waiter.reply(wanted)["ok"]
+    assert count(waiter, "messages"), "it was told of its turn"
+    waiter.ok("release", key=key)
     wait_until(lambda: "cmdstat_ping" in redis.client.info("commandstats"), "Redis was asked")
-    assert count("connects") == 1 and count("connect_failures") == 0
+    for client in holder, waiter:
+        assert count(client, "connects") == 1 and count(client, "connect_failures") == 0
 
 
 def test_acl(lab, key):
@@ -142,8 +147,9 @@ def test_acl(lab, key):
     [rules] = blocks("acl")
     redis = lab.redis(tcp=True)
     redis.client.execute_command("ACL", "SETUSER", "broker", "on", ">word", *rules.split())
-    daemon = lab.daemon(f"redis://broker:word@127.0.0.1:{redis.port}/0", data_loss="quarantine",
-                        ttl_max="1s")
+    url = f"redis://broker:word@127.0.0.1:{redis.port}/0"
+    daemon = lab.daemon(url, data_loss="quarantine", ttl_max="1s")
+    second = lab.daemon(url, data_loss="quarantine", ttl_max="1s")
     holder, other = daemon.client(), daemon.client()
     holder.ok("acquire", key=key, ttl_ms=1000, wait_ms=-1)
     renewals = holder.ok("stats")["counters"]["renewals"]
@@ -157,6 +163,7 @@ def test_acl(lab, key):
     backend = other.ok("stats")["backend"]
     assert backend["role"] == "master" and backend["maxmemory_policy"] == "noeviction"
     assert holder.ok("release", key=key)["outcome"] == "released"
+    listens(redis, holder, second.client(), key + "/shared")
     holder.ok("acquire", key=key, ttl_ms=1000)
     redis.client.delete(LOCK_PREFIX + key)
     holder.event("lost", key=key, reason="deleted")
@@ -164,5 +171,4 @@ def test_acl(lab, key):
     holder.ok("acquire", key=key, ttl_ms=1000)
     redis.client.flushall()
     wait_until(lambda: holder.ok("stats")["counters"]["reasserted"], "the key is set again")
-    listens(redis, holder)
     assert redis.client.execute_command("ACL", "LOG") == []
