@@ -539,7 +539,10 @@ static void quarantine_tell(struct broker *broker, int64_t ends_in_ms)
 void acquire_outcome(struct broker *broker, struct lock *lock,
                      const struct backend_outcome *outcome)
 {
-    lock->queues = lock->queues || lock->main_op_queues;
+    bool was_looked_at = outcome->result == RESULT_BUSY || outcome->result == RESULT_QUEUED ||
+                         outcome->result == RESULT_UNKNOWN;
+
+    lock->queues = lock->queues || (lock->main_op_queues && was_looked_at);
     switch (outcome->result) {
     case RESULT_OK:
         acquire_got(broker, lock, outcome);

@@ -439,7 +439,7 @@ static void hold_renewed(struct broker *broker, struct lock *lock, struct extens
     if (extension)
         extend_cap(claim, extension);
     deadline_ms = least(lock->lease.deadline_ms, claim->cap_ms);
-    if (deadline_ms > claim->deadline_ms)
+    if (deadline_ms > claim->deadline_ms && (claim->renew || extension))
         claim->deadline_ms = deadline_ms;
     if (extension)
         extend_ttl(broker, lock, extension);
