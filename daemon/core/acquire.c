@@ -468,7 +468,8 @@ static void lock_forget_rival(struct broker *broker, struct lock *lock)
 // A grant that was got with the token after others of the same run does not begin a new one.
 static void run_begin(struct broker *broker, struct lock *lock, bool others_queue)
 {
-    bool is_contended = others_queue || lock->run.is_contended || foreign_is_recent(broker, lock);
+    bool is_contended =
+        others_queue || lock->run.is_contended || !broker->hears || foreign_is_recent(broker, lock);
 
     if (lock->run.since_ms == LB_NONE)
         lock->run = (struct run){.since_ms = broker->now_ms};

@@ -433,6 +433,16 @@ static void channel_up(struct broker *broker)
     broker_mark_all_dirty(broker);
 }
 
+// Whoever queues from now on cannot say so: every run of grants is bounded.
+static void channel_down(struct broker *broker)
+{
+    struct lock *lock;
+
+    broker->hears = false;
+    for (lock = lock_tree_first(&broker->locks); lock; lock = lock_tree_next(lock))
+        lock_contend(lock, broker->now_ms);
+}
+
 static void handle_message(struct broker *broker, const struct event *event)
 {
     struct lock *lock = lock_tree_find(&broker->locks, event->key);
@@ -498,7 +508,7 @@ static void handle_event(struct broker *broker, const struct event *event)
         channel_up(broker);
         break;
     case EVENT_CHANNEL_DOWN:
-        broker->hears = false;
+        channel_down(broker);
         break;
     case EVENT_TURN:
     case EVENT_CONTENDED:

@@ -264,6 +264,10 @@ void memory_backend_open(struct memory_backend *backend)
     };
 
     backend->options.post(backend->options.context, &event);
+
+    // There are no other brokers: nothing that could be said is missed.
+    event = (struct event){.kind = EVENT_CHANNEL_UP, .now_ms = event.now_ms};
+    backend->options.post(backend->options.context, &event);
 }
 
 static int state_open(struct memory_backend *backend)

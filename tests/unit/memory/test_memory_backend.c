@@ -22,6 +22,7 @@ static int64_t wall_us;
 static int64_t blocked_until_ms;
 static uint64_t next_op_id;
 static struct event posted;
+static struct event before_posted;
 static int posted_count;
 static char directory[64];
 static char state_path[128];
@@ -53,6 +54,7 @@ static int64_t state_read(void)
 static void take_post(void *context, const struct event *event)
 {
     ck_assert_ptr_eq(context, &posted);
+    before_posted = posted;
     posted = *event;
     posted_count++;
     written_at_post_ms = state_read();
@@ -152,10 +154,11 @@ static void assert_left(const char *key, int64_t left_ms)
 START_TEST(open_posts_up)
 {
     memory_backend_open(backend);
-    ck_assert_int_eq(posted_count, 1);
-    ck_assert_int_eq(posted.kind, EVENT_BACKEND_UP);
-    ck_assert_ptr_null(posted.facts.role);
-    ck_assert(!posted.facts.may_evict);
+    ck_assert_int_eq(posted_count, 2);
+    ck_assert_int_eq(before_posted.kind, EVENT_BACKEND_UP);
+    ck_assert_ptr_null(before_posted.facts.role);
+    ck_assert(!before_posted.facts.may_evict);
+    ck_assert_int_eq(posted.kind, EVENT_CHANNEL_UP);
 }
 END_TEST
 
