@@ -183,13 +183,6 @@ def wait_channels(redis, count):
     wait_until(lambda: len(channels(redis)) == count, f"{count} channels")
 
 
-def cpu_ms(daemon):
-    """The processor time that the daemon used so far."""
-    with open(f"/proc/{daemon.process.pid}/stat", encoding="ascii") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
-
-
 def rss_bytes(daemon):
     with open(f"/proc/{daemon.process.pid}/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
