@@ -21,11 +21,17 @@
 // The first pause between two tries where nobody tells when the key is free; it doubles each time.
 #define POLL_FIRST_MS 50
 
-// Programs that are no brokers cannot be queued with. For so long after one was seen to have the
-// key, it is left free for a moment after each run of grants: 10 to 40 ms.
-#define FOREIGN_RECENT_MS    10000
-#define FOREIGN_GAP_LEAST_MS 10
-#define FOREIGN_GAP_MORE_MS  30
+// Who is in no queue can only look now and then whether the key is free: programs that are no
+// brokers, and brokers that would not hear of their turn. For so long after one was known to want
+// the key, it is left free for a moment after each run of grants: 10 to 40 ms.
+#define OUTSIDER_RECENT_MS    10000
+#define OUTSIDER_GAP_LEAST_MS 10
+#define OUTSIDER_GAP_MORE_MS  30
+
+// How often a broker looks that would not hear of its turn, and how often it leaves a key free for
+// others like it.
+#define DEAF_POLL_MAX_MS 250
+#define DEAF_GAP_EACH_MS 1000
 
 // The moment for which it is left free after a run of grants that nothing else broke.
 #define YIELD_GAP_MS 25
@@ -319,9 +325,10 @@ static void acquire_send(struct broker *broker, struct lock *lock)
     op->timeout_ms = lease_command_timeout(first->ttl_ms);
     op->fences = handoff_fences_wanted(broker, lock, 1);
     lock->main_op_fences = op->fences;
-    op->barges = !broker->hears;
-    if (broker->hears && !TAILQ_EMPTY(&lock->waiters))
-        op->queue_ms = queue_ms(broker);
+    if (!TAILQ_EMPTY(&lock->waiters)) {
+        op->barges = !broker->hears;
+        op->queue_ms = broker->hears ? queue_ms(broker) : 0;
+    }
     lock->main_op_queues = op->queue_ms > 0;
     lock->turn_came = false;
     broker->stats.attempts++;
@@ -380,14 +387,14 @@ static void lock_block(struct broker *broker, struct lock *lock, enum verdict_ki
     broker_mark_dirty(broker, lock);
 }
 
-static bool foreign_is_recent(const struct broker *broker, const struct lock *lock)
+static bool outsider_is_recent(const struct broker *broker, const struct lock *lock)
 {
-    return lock->foreign_ms != LB_NONE && broker->now_ms - lock->foreign_ms < FOREIGN_RECENT_MS;
+    return lock->outsider_ms != LB_NONE && broker->now_ms - lock->outsider_ms < OUTSIDER_RECENT_MS;
 }
 
-static int64_t foreign_gap_ms(struct broker *broker)
+static int64_t outsider_gap_ms(struct broker *broker)
 {
-    return FOREIGN_GAP_LEAST_MS + (int64_t)rng_below(&broker->rng, FOREIGN_GAP_MORE_MS + 1);
+    return OUTSIDER_GAP_LEAST_MS + (int64_t)rng_below(&broker->rng, OUTSIDER_GAP_MORE_MS + 1);
 }
 
 // For how long to leave the key free after a run of grants, for those who cannot queue for it.
@@ -397,12 +404,13 @@ static int64_t gap_after_run_ms(struct broker *broker, const struct lock *lock)
 
     if (broker->fence_block <= 1 || run->since_ms == LB_NONE)
         return 0;
-    if (foreign_is_recent(broker, lock))
-        return foreign_gap_ms(broker);
-    if (broker->yield_after_ms && broker->now_ms - run->since_ms >= broker->yield_after_ms &&
-        run->grants > 1)
+    if (outsider_is_recent(broker, lock))
+        return outsider_gap_ms(broker);
+    if (run->grants <= 1 || broker->yield_after_ms == 0)
+        return 0;
+    if (!broker->hears && broker->now_ms - lock->gap_ms >= DEAF_GAP_EACH_MS)
         return YIELD_GAP_MS;
-    return 0;
+    return broker->now_ms - run->since_ms >= broker->yield_after_ms ? YIELD_GAP_MS : 0;
 }
 
 // A waiter that came when there was none: nobody has asked, nor queued, for it yet.
@@ -440,6 +448,7 @@ void acquire_attend(struct broker *broker, struct lock *lock)
         acquire_again(broker, lock);
         return;
     }
+    lock->gap_ms = broker->now_ms;
     lock->asked_up_to = broker->next_id - 1; // they know of the gap
     lock_block(broker, lock, VERDICT_NONE, gap_ms);
 }
@@ -450,8 +459,8 @@ void acquire_turn(struct broker *broker, struct lock *lock)
     if (lock->state != LOCK_BLOCKED)
         return;
     broker->stats.turns_taken++;
-    if (foreign_is_recent(broker, lock)) {
-        alarm_set(&lock->alarm, &broker->lock_alarms, broker->now_ms + foreign_gap_ms(broker));
+    if (outsider_is_recent(broker, lock)) {
+        alarm_set(&lock->alarm, &broker->lock_alarms, broker->now_ms + outsider_gap_ms(broker));
         return;
     }
     lock->paused = false;
@@ -468,8 +477,8 @@ static void lock_forget_rival(struct broker *broker, struct lock *lock)
 // A grant that was got with the token after others of the same run does not begin a new one.
 static void run_begin(struct broker *broker, struct lock *lock, bool others_queue)
 {
-    bool is_contended =
-        others_queue || lock->run.is_contended || !broker->hears || foreign_is_recent(broker, lock);
+    bool is_contended = others_queue || lock->run.is_contended || !broker->hears ||
+                        outsider_is_recent(broker, lock);
 
     if (lock->run.since_ms == LB_NONE)
         lock->run = (struct run){.since_ms = broker->now_ms};
@@ -513,6 +522,8 @@ static int64_t busy_pause(const struct broker *broker, struct lock *lock,
         pause_ms = least(pause_ms, holder->ttl_left_ms);
     if (broker->hears && holder->kind != HOLDER_FOREIGN)
         return pause_ms;
+    if (!broker->hears)
+        pause_ms = least(pause_ms, DEAF_POLL_MAX_MS);
     lock->poll_ms = lock->poll_ms ? least(2 * lock->poll_ms, broker->retry_max_ms) : POLL_FIRST_MS;
     return least(pause_ms, lock->poll_ms);
 }
@@ -521,8 +532,8 @@ static void acquire_busy(struct broker *broker, struct lock *lock, const struct 
 {
     lock_set_rival(broker, lock, holder);
     lock->busy_ms = broker->now_ms;
-    if (holder->kind == HOLDER_FOREIGN)
-        lock->foreign_ms = broker->now_ms;
+    if (holder->kind == HOLDER_FOREIGN || !broker->hears)
+        lock->outsider_ms = broker->now_ms;
     lock_block(broker, lock, VERDICT_BUSY, busy_pause(broker, lock, holder));
 }
 

@@ -449,10 +449,13 @@ static void handle_message(struct broker *broker, const struct event *event)
 
     if (!lock)
         return;
-    if (event->kind == EVENT_TURN)
+    if (event->kind == EVENT_TURN) {
         acquire_turn(broker, lock);
-    else
-        lock_contend(lock, broker->now_ms);
+        return;
+    }
+    lock_contend(lock, broker->now_ms);
+    if (event->kind == EVENT_OUTSIDER)
+        lock->outsider_ms = broker->now_ms;
 }
 
 static void broker_drain(struct broker *broker)
@@ -512,6 +515,7 @@ static void handle_event(struct broker *broker, const struct event *event)
         break;
     case EVENT_TURN:
     case EVENT_CONTENDED:
+    case EVENT_OUTSIDER:
         handle_message(broker, event);
         break;
     case EVENT_TIME:

@@ -22,6 +22,7 @@ enum event_kind {
     EVENT_CHANNEL_DOWN,    // they are not any more; both may also get lost at any time
     EVENT_TURN,            // a key that this broker queues for is free, and kept for it a moment
     EVENT_CONTENDED,       // another broker queues for a key that this one has
+    EVENT_OUTSIDER,        // another broker wants such a key, and cannot be told when it is free
     EVENT_GRANT_STALE,     // a grant was not told: too little was left when it was to be written
     EVENT_DRAIN,           // go down: give everything back
     EVENT_CONFIGURE,       // new limits
@@ -73,7 +74,7 @@ struct event {
         struct backend_facts facts;         // BACKEND_UP; texts are copied
         struct backend_outcome outcome;     // BACKEND_OUTCOME
         uint64_t grant_id;                  // GRANT_STALE
-        const char *key;                    // TURN, CONTENDED: without the prefix
+        const char *key;                    // TURN, CONTENDED, OUTSIDER: without the prefix
         const struct broker_config *config; // CONFIGURE
     };
 };

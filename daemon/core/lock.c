@@ -46,7 +46,7 @@ struct lock *lock_new(const char *name)
     TAILQ_INIT(&lock->waiters);
     TAILQ_INIT(&lock->tries);
     lock->run.since_ms = LB_NONE;
-    lock->foreign_ms = LB_NONE;
+    lock->outsider_ms = LB_NONE;
     return lock;
 }
 

@@ -101,12 +101,13 @@ struct lock {
 
     // The key among brokers, and others.
     struct run run;
-    bool queues;        // this broker may be in the key's queue
-    bool leaves;        // releasing: nothing but the queue, the key never was ours
-    bool turn_came;     // while an acquire was in flight
-    int64_t foreign_ms; // when it was last seen held by no broker; LB_NONE: never
-    int64_t busy_ms;    // when it was last found held elsewhere
-    int64_t poll_ms;    // the last pause between two tries, where nobody tells when to try
+    bool queues;         // this broker may be in the key's queue
+    bool leaves;         // releasing: nothing but the queue, the key never was ours
+    bool turn_came;      // while an acquire was in flight
+    int64_t gap_ms;      // when it was last left free on purpose
+    int64_t outsider_ms; // when somebody in no queue was last known to want it; LB_NONE: never
+    int64_t busy_ms;     // when it was last found held elsewhere
+    int64_t poll_ms;     // the last pause between two tries, where nobody tells when to try
 
     // Contenders, first come first served; tries are apart so that none is looked for in a long
     // queue. A verdict is for those whose id is at most asked_up_to.

@@ -144,8 +144,8 @@ static const char *text_after(const char *text, const char *start)
     return strncmp(text, start, length) == 0 ? text + length : NULL;
 }
 
-// A hint is `turn <key>` or `wait <key>` with a key of ours. False for everything else that
-// somebody may have published.
+// A hint is `turn <key>`, `wait <key>` or `poll <key>` with a key of ours. False for everything
+// else that somebody may have published.
 static bool hint_read(const struct channel *channel, const struct resp *message,
                       struct event *ret_event)
 {
@@ -156,6 +156,8 @@ static bool hint_read(const struct channel *channel, const struct resp *message,
         return false;
     if ((key = text_after(message->text, "turn ")))
         ret_event->kind = EVENT_TURN;
+    else if ((key = text_after(message->text, "poll ")))
+        ret_event->kind = EVENT_OUTSIDER;
     else if ((key = text_after(message->text, "wait ")))
         ret_event->kind = EVENT_CONTENDED;
     else

@@ -29,8 +29,8 @@ struct channel_options {
     uint64_t seed; // jitter
 
     // Called with EVENT_CHANNEL_UP, EVENT_CHANNEL_DOWN (once for each up), EVENT_TURN or
-    // EVENT_CONTENDED, from the loop. The key is borrowed until it returns. It may not close the
-    // channel.
+    // EVENT_CONTENDED or EVENT_OUTSIDER, from the loop. The key is borrowed until it returns. It
+    // may not close the channel.
     void (*post)(void *context, const struct event *event);
     void *context;
 };

@@ -151,7 +151,8 @@
 
 // KEYS: lock, fence counter, epoch marker, queue. ARGV: token, ttl in ms, fence floor, not after,
 // longest ttl, whether a marker was seen, number of fences, our name in queues, for how long to
-// queue in ms or 0, whether to pass those by who queue.
+// queue in ms or 0, whether to pass those by who queue. The holder is told by `wait` that
+// somebody queues, by `poll` that somebody who passes by wants the lock.
 static const char acquire_text[] =
     SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE SCRIPT_QUEUE "if " SCRIPT_LATE(
         "ARGV[4]") " then return {now, 4} end\n"
@@ -163,10 +164,12 @@ static const char acquire_text[] =
                    "    local queue = queue_read(KEYS[4])\n"
                    "    queue_join(queue, me, queue_ms)\n"
                    "    queue_write(KEYS[4], queue)\n"
+                   "  end\n"
+                   "  if queue_ms > 0 or ARGV[10] == '1' then\n"
                    "    local holder = string.match(value, '^lb1:[^:]+:(%x+):%d+$')\n"
                    "    if holder then\n"
-                   "      queue_tell(string.sub(redis.sha1hex(holder), 1, 16), 'wait ' .. "
-                   "KEYS[1])\n"
+                   "      local word = queue_ms > 0 and 'wait ' or 'poll '\n"
+                   "      queue_tell(string.sub(redis.sha1hex(holder), 1, 16), word .. KEYS[1])\n"
                    "    end\n"
                    "  end\n"
                    "  return {now, 0, redis.call('PTTL', KEYS[1]), string.sub(value, 1, 256)}\n"

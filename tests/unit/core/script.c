@@ -273,9 +273,10 @@ static void play_outcome(struct world *world, const struct words *words)
 // What came over the broker's channel, or that the channel itself came or went.
 static bool play_channel(struct world *world, const struct words *words)
 {
-    static const char *const names[] = {"channel_up", "channel_down", "turn", "contended"};
+    static const char *const names[] = {"channel_up", "channel_down", "turn", "contended",
+                                        "outsider"};
     static const enum event_kind kinds[] = {EVENT_CHANNEL_UP, EVENT_CHANNEL_DOWN, EVENT_TURN,
-                                            EVENT_CONTENDED};
+                                            EVENT_CONTENDED, EVENT_OUTSIDER};
 
     for (size_t i = 0; i < LB_ARRAY_LENGTH(names); i++) {
         struct event event = {.kind = kinds[i]};

@@ -20,10 +20,12 @@ static void on_event(void *context, const struct event *event)
     } else if (event->kind == EVENT_CHANNEL_DOWN) {
         ck_assert_int_eq(++ear->downs, ear->ups);
     } else {
-        ck_assert(event->kind == EVENT_TURN || event->kind == EVENT_CONTENDED);
+        ck_assert(event->kind == EVENT_TURN || event->kind == EVENT_CONTENDED ||
+                  event->kind == EVENT_OUTSIDER);
         ck_assert_int_eq(ear->ups, ear->downs + 1);
         ear->turns += event->kind == EVENT_TURN;
         ear->waits += event->kind == EVENT_CONTENDED;
+        ear->polls += event->kind == EVENT_OUTSIDER;
         ck_assert_uint_le(strlen(event->key), LB_KEY_BYTES_MAX);
         (void)snprintf(ear->key, sizeof(ear->key), "%s", event->key);
     }
@@ -108,7 +110,7 @@ static int downs_of(const struct ear *ear)
 
 static int hints_of(const struct ear *ear)
 {
-    return ear->turns + ear->waits;
+    return ear->turns + ear->waits + ear->polls;
 }
 
 static void await(struct ear *ear, int (*count)(const struct ear *ear), int enough)

@@ -22,6 +22,7 @@ struct ear {
     int downs;
     int turns;
     int waits;
+    int polls;
     char key[LB_KEY_BYTES_MAX + 1]; // of the last hint
 };
 

@@ -70,6 +70,7 @@ static void on_event(void *context, const struct event *event)
     case EVENT_CHANNEL_DOWN:
     case EVENT_TURN:
     case EVENT_CONTENDED:
+    case EVENT_OUTSIDER:
         ck_abort_msg("an event that is not the uplink's");
     }
     rig_is_inside = was_inside;

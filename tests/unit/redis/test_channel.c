@@ -55,8 +55,13 @@ START_TEST(test_hints)
     (void)ear_say(&server, "wait lock:b c:d");
     ear_await_hints(&ear, 2);
     ck_assert_int_eq(ear.waits, 1);
+    ck_assert_int_eq(ear.polls, 0);
     ck_assert_str_eq(ear.key, "b c:d");
-    ck_assert_int_eq(ear_figures(&ear).messages, 2);
+    (void)ear_say(&server, "poll lock:e");
+    ear_await_hints(&ear, 3);
+    ck_assert_int_eq(ear.polls, 1);
+    ck_assert_str_eq(ear.key, "e");
+    ck_assert_int_eq(ear_figures(&ear).messages, 3);
 }
 END_TEST
 

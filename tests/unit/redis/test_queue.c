@@ -8,6 +8,7 @@
 #include "tests/unit/redis/suites.h"
 
 #define OTHER_INSTANCE "ff00112233445566778899aabbccddee"
+#define OTHER_TOKEN    "lb1:other:" OTHER_INSTANCE ":9"
 #define QUEUE          COMMAND_QUEUE_START "lock:a"
 #define KEPT_MS        30000
 
@@ -290,10 +291,14 @@ START_TEST(test_barging)
     rig.queue_ms = 0;
     ck_assert_int_eq(acquire(&rig, 1), RESULT_QUEUED);
     rig.barges = true;
+    server_run(&server, "SET lock:a " OTHER_TOKEN);
+    ck_assert_int_eq(acquire(&rig, 1), RESULT_BUSY);
+    hears(ears[1], "turn lock:a");
+    hears(ears[1], "poll lock:a");
+    server_run(&server, "DEL lock:a");
     ck_assert_int_eq(acquire(&rig, 1), RESULT_OK);
     ck_assert(rig_outcome(&rig, rig.ops_count)->others_queue);
     queue_is(them, "");
-    hears(ears[1], "turn lock:a");
     ck_assert(rig_release(&rig, "a", 1)->gave_turn);
     hears(ears[1], "turn lock:a");
 }
