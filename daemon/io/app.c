@@ -41,6 +41,7 @@ struct app {
     struct listener listener;
     struct uplink *uplink;
     struct channel *channel; // with the uplink, never without it
+    bool is_channel_open;
     struct hearing hearing;
     struct memory_backend *memory;
     uv_signal_t signals[LB_ARRAY_LENGTH(signal_numbers)];
@@ -67,6 +68,20 @@ static int64_t boottime_ms(void *context)
     return clock_now_ms();
 }
 
+// The channel begins after the uplink: the first look-up of a name must be the only one (loop.c),
+// and without an uplink there is nothing to hear.
+static void app_lead_channel(struct app *app, const struct event *event)
+{
+    if (event->kind == EVENT_BACKEND_UP) {
+        channel_follow(app->channel, event->facts.run_id);
+        if (!app->is_channel_open)
+            channel_open(app->channel);
+        app->is_channel_open = true;
+    } else if (event->kind == EVENT_BACKEND_DOWN) {
+        channel_follow(app->channel, NULL);
+    }
+}
+
 // The pump's post, with an ear for the backend's state. The link itself logs its changes.
 static void app_post(void *context, const struct event *event)
 {
@@ -75,10 +90,8 @@ static void app_post(void *context, const struct event *event)
     if (event->kind == EVENT_BACKEND_UP || event->kind == EVENT_BACKEND_DOWN)
         app->backend_up = event->kind == EVENT_BACKEND_UP;
     pump_post(&app->pump, event);
-    if (app->channel && event->kind == EVENT_BACKEND_UP)
-        channel_follow(app->channel, event->facts.run_id);
-    else if (app->channel && event->kind == EVENT_BACKEND_DOWN)
-        channel_follow(app->channel, NULL);
+    if (app->channel)
+        app_lead_channel(app, event);
 }
 
 static struct broker_config broker_config_of(const struct app *app)
@@ -468,12 +481,10 @@ static void app_begin(struct app *app)
     log_text(&line, "backend", backend);
     log_number(&line, "pid", getpid());
     log_end(&line);
-    if (app->uplink) {
+    if (app->uplink)
         uplink_open(app->uplink);
-        channel_open(app->channel);
-    } else {
+    else
         memory_backend_open(app->memory);
-    }
     notify_ready(&app->notifier);
 }
 

