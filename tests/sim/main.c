@@ -255,6 +255,7 @@ static void tally_join(struct tally *total, const struct tally *part)
     total->operations += part->operations;
     total->actions += part->actions;
     total->granted += part->granted;
+    total->handed_on += part->handed_on;
     total->lost += part->lost;
     total->suspected += part->suspected;
     total->recovered += part->recovered;
@@ -343,13 +344,14 @@ static void table_print(const struct tally *total)
     for (int fault = 0; fault < FAULTS; fault++)
         (void)printf("%10llu  %-22s %s\n", (unsigned long long)total->fired[fault],
                      faults[fault].name, faults[fault].text);
-    (void)printf("\n%llu seeds, %llu operations, %llu events: %llu grants, %llu released, "
+    (void)printf("\n%llu seeds, %llu operations, %llu events: %llu grants, %llu of them handed on, "
+                 "%llu released, "
                  "%llu suspected, %llu recovered, %llu lost, %llu too late to tell\n",
                  (unsigned long long)total->seeds, (unsigned long long)total->operations,
                  (unsigned long long)total->actions, (unsigned long long)total->granted,
-                 (unsigned long long)total->released, (unsigned long long)total->suspected,
-                 (unsigned long long)total->recovered, (unsigned long long)total->lost,
-                 (unsigned long long)total->stale);
+                 (unsigned long long)total->handed_on, (unsigned long long)total->released,
+                 (unsigned long long)total->suspected, (unsigned long long)total->recovered,
+                 (unsigned long long)total->lost, (unsigned long long)total->stale);
 }
 
 int main(int argc, char **argv)

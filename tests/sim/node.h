@@ -77,11 +77,12 @@ struct node {
     size_t stale_count;
     bool is_unhandled; // the event being stepped is not handled yet
     struct node_input current;
-    uint64_t serials[8];       // of each key: the token that an acquire was sent with last
-    uint64_t tokens[8];        // of each key: that token's name
-    int64_t fences[8];         // of each key: the highest that this process granted it with
-    int64_t breaks_us[8];      // of each key: when it was told to break it last
-    int64_t heard_ms;          // the latest time of the server's that an answer brought
+    uint64_t serials[8];  // of each key: the token that an acquire was sent with last
+    uint64_t tokens[8];   // of each key: that token's name
+    uint64_t asking[8];   // of each key: the acquire or renewal that has no outcome yet; 0: none
+    int64_t fences[8];    // of each key: the highest that this process granted it with
+    int64_t breaks_us[8]; // of each key: when it was told to break it last
+    int64_t heard_ms;     // the latest time of the server's that an answer brought
     uint8_t kinds[NODE_KINDS]; // of operations, by their id
     uint64_t next_arrival;
 };

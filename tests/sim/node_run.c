@@ -40,6 +40,8 @@ static struct client *client_of(const struct node *node, uint64_t session)
 
 static void carry_backend(struct node *node, const struct backend_op *op)
 {
+    if (op->kind == BACKEND_ACQUIRE || op->kind == BACKEND_RENEW)
+        node->asking[truth_key_of(op->key)] = op->op_id;
     if (op->kind == BACKEND_ACQUIRE)
         node->serials[truth_key_of(op->key)] = op->serial;
     node->kinds[op->op_id % NODE_KINDS] = (uint8_t)op->kind;
@@ -166,6 +168,14 @@ static void marker_look(struct node *node, const struct event *event)
         marker_seen(node);
 }
 
+static void outcome_look(struct node *node, const struct event *event)
+{
+    for (size_t key = 0; key < LB_ARRAY_LENGTH(node->asking); key++) {
+        if (event->kind == EVENT_BACKEND_OUTCOME && node->asking[key] == event->outcome.op_id)
+            node->asking[key] = 0;
+    }
+}
+
 // Texts are where the input is now.
 static void texts_lend(struct node_input *input)
 {
@@ -202,6 +212,7 @@ static void step_current(struct node *node)
         node->ended_count < NODE_SESSIONS_MAX)
         node->ended[node->ended_count++] = event->session;
     marker_look(node, event);
+    outcome_look(node, event);
     node->is_unhandled = !step(node, event);
 }
 

@@ -24,6 +24,7 @@ static void tally_add(struct tally *tally, const struct world *world)
     tally->operations += world->operations;
     tally->actions += world->sim.actions;
     tally->granted += world->truth.granted;
+    tally->handed_on += world->truth.handed_on;
     tally->lost += world->truth.lost;
     tally->suspected += world->truth.suspected;
     tally->recovered += world->truth.recovered;

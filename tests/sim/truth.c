@@ -247,6 +247,8 @@ void truth_granted(struct truth *truth, const struct holding *holding, const str
     lb_assert(key->grants_count < TRUTH_GRANTS_MAX);
     key->grants[key->grants_count++] = granted;
     truth->granted++;
+    truth->handed_on += key->last_token == token_name(granted.run, granted.serial);
+    key->last_token = token_name(granted.run, granted.serial);
 }
 
 static bool is_holding(const struct truth_grant *grant, const struct holding *holding)
@@ -337,14 +339,33 @@ void truth_capped(struct truth *truth, const struct holding *holding)
         grant->has_cap = true;
 }
 
+static bool was_given_back(const struct truth *truth, const struct truth_grant *grant)
+{
+    return tokens_is_deleted(truth, token_name(grant->run, grant->serial));
+}
+
+// The key goes on with the same token, for another client of the same broker, while nothing was in
+// doubt.
+static bool may_be_handed_on(const struct truth *truth, const struct truth_grant *grant)
+{
+    const struct node *node = grant->holding.node;
+
+    return node->config.fence_block > 1 && node->run == grant->run &&
+           !tokens_is_given_back(truth, token_name(grant->run, grant->serial)) &&
+           local_ms(node) < grant->deadline_ms;
+}
+
 void truth_released(struct truth *truth, const struct holding *holding)
 {
-    const struct truth_grant *grant = find_newest(truth, holding);
+    struct truth_grant *grant = find_newest(truth, holding);
 
     truth->released++;
-    if (grant && !tokens_is_deleted(truth, token_name(grant->run, grant->serial)))
+    if (!grant)
+        return;
+    if (!was_given_back(truth, grant) && !may_be_handed_on(truth, grant))
         sim_violate(truth->sim, "n%d tells %llu that k%d is released, and it is not",
                     holding->node->id, (unsigned long long)holding->session, holding->key);
+    grant->is_released = true;
 }
 
 void truth_broken(struct truth *truth, int key)

@@ -36,6 +36,7 @@ struct truth_grant {
     int64_t told_us;     // when it was
     bool has_cap;        // max_hold_ms was given
     bool is_lost;        // told
+    bool is_released;    // told
     bool is_over;        // its client is done with it, or never knew of it
 };
 
@@ -43,6 +44,7 @@ struct truth_key {
     struct truth_grant grants[TRUTH_GRANTS_MAX];
     int grants_count;
     int64_t last_fence;
+    uint64_t last_token; // of the newest grant
 };
 
 // What became of a token: excused, since somebody other than its broker tampered with its key or
@@ -73,7 +75,7 @@ struct truth {
     int64_t far_step_ms; // what it showed then
     bool clock_was_set_back;
     bool fence_was_lost; // with both, fences have nothing left to rise from
-    uint64_t granted, lost, suspected, recovered, released, stale;
+    uint64_t granted, handed_on, lost, suspected, recovered, released, stale;
 };
 
 void truth_init(struct truth *truth, struct sim *sim);
