@@ -146,11 +146,16 @@ def test_each_is_told_no_more_than_it_asked_for(redis, daemon, key):
 def test_a_lease_near_its_end_is_renewed_before_it_is_handed_on(redis, daemon, key):
     """Nobody renews the holder's: what is left is too little for the next one."""
     for _ in range(3):
-        holder, waiter = daemon.client(), daemon.client()
-        grant = holder.ok("acquire", key=key, ttl_ms=1000, renew=False, wait_ms=-1)
+        first, brief, waiter = (daemon.client() for _ in range(3))
+        first.ok("acquire", key=key, ttl_ms=1000, wait_ms=-1)
+        asked = brief.send("acquire", key=key, ttl_ms=1000, renew=False, wait_ms=-1)
+        brief.ok("ping")
         waiting = waiter.send("acquire", key=key, ttl_ms=1000, wait_ms=-1)
+        waiter.ok("ping")
+        first.ok("release", key=key)  # handed on, with the fences for more
+        grant = brief.reply(asked)
         time.sleep(max(0, grant["deadline_ms"] - 300 - now_ms()) / 1000)
-        released = holder.request("release", key=key)
+        released = brief.request("release", key=key)
         if released.get("outcome") != "released":
             waiter.close()
             continue  # this machine was too slow

@@ -57,16 +57,18 @@ def all_wait(daemon, key, count, keys=1):
 
 @pytest.mark.parametrize("keys", [1, 1000])
 def test_ten_thousand_waiters(redis, daemon, store, key, keys):
+    count = MANY // 10 if is_instrumented(daemon) else MANY
+    keys = min(keys, count // 10)
     with connect(daemon.socket_path) as holder:
         grants = ask(holder, acquires(key, range(keys), keys), keys)
         assert all(grant["ok"] for grant in grants)
         memory, spent, start = rss_bytes(daemon), cpu_us(daemon), time.monotonic()
-        with Load(key, daemon, connections=1, owners=MANY, rounds=1, keys=keys, ttl=30000,
+        with Load(key, daemon, connections=1, owners=count, rounds=1, keys=keys, ttl=30000,
                   **({"store": store} if keys == 1 else {})) as crowd:
-            all_wait(daemon, key, MANY, keys)
-            each_bytes = (rss_bytes(daemon) - memory) / MANY
-            say(keys=keys, waiters=MANY, bytes_each=each_bytes,
-                cpu_us_each=(cpu_us(daemon) - spent) / MANY, seconds=time.monotonic() - start)
+            all_wait(daemon, key, count, keys)
+            each_bytes = (rss_bytes(daemon) - memory) / count
+            say(keys=keys, waiters=count, bytes_each=each_bytes,
+                cpu_us_each=(cpu_us(daemon) - spent) / count, seconds=time.monotonic() - start)
             assert is_instrumented(daemon) or each_bytes <= WAITER_BYTES_MAX
 
             scripts, spent, start = redis.commands("evalsha", "eval"), cpu_us(daemon), time.monotonic()
@@ -77,14 +79,14 @@ def test_ten_thousand_waiters(redis, daemon, store, key, keys):
             run = crowd.report()
     seconds = time.monotonic() - start
     scripts = redis.commands("evalsha", "eval") - scripts
-    say(keys=keys, granted=run.total, cpu_us_each=(cpu_us(daemon) - spent) / MANY, scripts=scripts,
+    say(keys=keys, granted=run.total, cpu_us_each=(cpu_us(daemon) - spent) / count, scripts=scripts,
         seconds=seconds)
     run.assert_smooth()
-    assert run["grants"] == [1] * MANY and run["out_of_order"] == 0
+    assert run["grants"] == [1] * count and run["out_of_order"] == 0
     # Of each key the fences are fetched once, and it is given back once.
-    assert scripts <= MANY * 0.02 + 20 * seconds + 3 * keys
+    assert scripts <= count * 0.02 + 20 * seconds + 3 * keys
     if keys == 1:
-        store.assert_clean(MANY)
+        store.assert_clean(count)
     wait_until(lambda: redis.locks() == [], "all is given back")
 
 
@@ -128,6 +130,8 @@ def cost_of_ends(daemon, key, count):
 
 @pytest.mark.parametrize("cost", [cost_of_cancels, cost_of_ends])
 def test_leaving_a_long_queue_costs_what_it_costs_in_a_short_one(redis, daemon, key, cost):
+    if is_instrumented(daemon):
+        pytest.skip("its books are checked as a whole at each step, which costs more the more wait")
     with connect(daemon.socket_path) as holder:
         ask(holder, acquires(key, [0]), 1)
         ratios = []
