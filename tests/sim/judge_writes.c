@@ -17,7 +17,12 @@
 // The longest before its deadline that a grant is lost, of the leases that there are here.
 #define MARGIN_MAX_MS 400
 
-#define EPOCH_KEY "lockbroker:meta:epoch"
+#define EPOCH_KEY   "lockbroker:meta:epoch"
+#define QUEUE_START "lockbroker:meta:queue:"
+
+// The longest that a place in a queue is kept without a word from its broker, nudges of the clock
+// included.
+#define QUEUE_MAX_MS 3500
 
 // With a new token for a key a broker shows that it is done with the one before.
 static void settle_others(struct truth *truth, struct node *node, int key, uint64_t name)
@@ -230,6 +235,10 @@ static void on_write(void *context, const struct server_write *write)
                  write->script, write->key, write->old_value ? write->old_value : "-",
                  (long long)write->old_expires_ms, write->new_value ? write->new_value : "-",
                  (long long)write->new_expires_ms);
+    if (strncmp(write->key, QUEUE_START, strlen(QUEUE_START)) == 0 && write->new_value &&
+        !truth->clock_was_set_back &&
+        write->new_expires_ms > server_wall_ms(truth->server) + QUEUE_MAX_MS)
+        sim_violate(truth->sim, "the queue %s outlives its brokers", write->key);
     if (node && strcmp(write->key, EPOCH_KEY) == 0)
         marker_written(truth, write, node);
     else if (node && strncmp(write->key, TRUTH_PREFIX, strlen(TRUTH_PREFIX)) == 0)
@@ -252,6 +261,8 @@ struct server_watcher truth_watcher(struct truth *truth)
 
 void truth_judge_rest(struct truth *truth)
 {
+    char queue[64];
+
     for (int key = 0; key < TRUTH_KEYS_MAX; key++) {
         const char *value;
         int64_t expires_ms;
@@ -259,5 +270,8 @@ void truth_judge_rest(struct truth *truth)
         if (server_look(truth->server, truth_redis_key(key), &value, &expires_ms) && value &&
             token_parse(value))
             sim_violate(truth->sim, "I10: k%d carries %s when all is quiet", key, value);
+        (void)snprintf(queue, sizeof(queue), QUEUE_START "%s", truth_redis_key(key));
+        if (!truth->clock_was_set_back && server_look(truth->server, queue, &value, &expires_ms))
+            sim_violate(truth->sim, "I10: brokers queue for k%d when all is quiet: %s", key, value);
     }
 }

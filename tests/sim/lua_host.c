@@ -6,6 +6,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <sha1.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,22 @@ static int redis_pcall(lua_State *lua)
     return 1;
 }
 
+static int redis_sha1hex(lua_State *lua)
+{
+    char digits[SHA1_DIGEST_STRING_LENGTH];
+    size_t length;
+    const char *text;
+
+    if (lua_gettop(lua) != 1) {
+        lua_pushliteral(lua, "wrong number of arguments");
+        return lua_error(lua);
+    }
+    text = lua_tolstring(lua, 1, &length);
+    (void)SHA1Data((const uint8_t *)(text ? text : ""), text ? length : 0, digits);
+    lua_pushstring(lua, digits);
+    return 1;
+}
+
 // A text without '-' before it is taken as it is; its first word is the code.
 static int redis_error_reply(lua_State *lua)
 {
@@ -253,6 +270,7 @@ static void libraries_open(struct lua_host *host)
     lua_newtable(lua);
     redis_add(host, "call", redis_call);
     redis_add(host, "pcall", redis_pcall);
+    redis_add(host, "sha1hex", redis_sha1hex);
     redis_add(host, "error_reply", redis_error_reply);
     redis_add(host, "status_reply", redis_status_reply);
     redis_add(host, "replicate_commands", redis_replicate_commands);

@@ -256,6 +256,7 @@ static void tally_join(struct tally *total, const struct tally *part)
     total->actions += part->actions;
     total->granted += part->granted;
     total->handed_on += part->handed_on;
+    total->turns += part->turns;
     total->lost += part->lost;
     total->suspected += part->suspected;
     total->recovered += part->recovered;
@@ -345,13 +346,14 @@ static void table_print(const struct tally *total)
         (void)printf("%10llu  %-22s %s\n", (unsigned long long)total->fired[fault],
                      faults[fault].name, faults[fault].text);
     (void)printf("\n%llu seeds, %llu operations, %llu events: %llu grants, %llu of them handed on, "
-                 "%llu released, "
-                 "%llu suspected, %llu recovered, %llu lost, %llu too late to tell\n",
+                 "%llu turns, %llu released, %llu suspected, %llu recovered, %llu lost, %llu too "
+                 "late to tell\n",
                  (unsigned long long)total->seeds, (unsigned long long)total->operations,
                  (unsigned long long)total->actions, (unsigned long long)total->granted,
-                 (unsigned long long)total->handed_on, (unsigned long long)total->released,
-                 (unsigned long long)total->suspected, (unsigned long long)total->recovered,
-                 (unsigned long long)total->lost, (unsigned long long)total->stale);
+                 (unsigned long long)total->handed_on, (unsigned long long)total->turns,
+                 (unsigned long long)total->released, (unsigned long long)total->suspected,
+                 (unsigned long long)total->recovered, (unsigned long long)total->lost,
+                 (unsigned long long)total->stale);
 }
 
 int main(int argc, char **argv)

@@ -265,7 +265,11 @@ static void node_tick(struct world *world, struct node *node)
     if (happens(world, FAULT_BROKER_TTL_MAX))
         node_configure(node, 1000 + below(world, world->sim.ttl_max_ms - 999));
     if (happens(world, FAULT_PARTITION) && node->run)
-        link_partition(node->link, world->sim.now_us + two_leases_us(world));
+        node_partition(node, world->sim.now_us + two_leases_us(world));
+    if (happens(world, FAULT_CHANNEL_CUT) && node->run)
+        channel_cut(&node->channel);
+    if (happens(world, FAULT_CHANNEL_DEAF) && node->run)
+        channel_deafen(&node->channel, two_leases_us(world));
 }
 
 void mishaps_tick(struct world *world)

@@ -101,6 +101,16 @@ static void on_link_event(void *context, const struct event *event)
     }
 }
 
+static void on_channel_event(void *context, const struct event *event)
+{
+    struct node *node = context;
+    struct node_input *input = input_add(node, event);
+
+    if (event->kind != EVENT_CHANNEL_UP && event->kind != EVENT_CHANNEL_DOWN)
+        text_keep(input->texts[0], event->key);
+    node_wake(node);
+}
+
 static void on_link_wake(void *context)
 {
     node_wake(context);
@@ -120,6 +130,11 @@ void node_start(struct node *node)
     };
 
     lb_assert(node->run == 0);
+    node->channel.sim = node->sim;
+    node->channel.server = node->world->server;
+    node->channel.prefix = TRUTH_PREFIX;
+    node->channel.post = on_channel_event;
+    node->channel.context = node;
     node->run = ++node->world->runs;
     node->saw_marker = false;
     node->heard_ms = INT64_MIN;
@@ -131,6 +146,7 @@ void node_start(struct node *node)
               0);
     node->link = link_new(node->sim, node->world->server, &options);
     link_open(node->link);
+    channel_begin(&node->channel, instance);
     sim_tell(node->sim, "n%d starts as run %llu", node->id, (unsigned long long)node->run);
     node_wake(node);
 }
@@ -141,6 +157,7 @@ void node_kill(struct node *node)
         return;
     sim_tell(node->sim, "n%d ends", node->id);
     node->run = 0;
+    channel_end(&node->channel);
     link_free(node->link);
     broker_free(node->broker);
     node->broker = NULL;
@@ -164,6 +181,12 @@ void node_deinit(struct node *node)
         broker_free(node->broker);
     }
     free(node->inputs);
+}
+
+void node_partition(struct node *node, int64_t until_us)
+{
+    link_partition(node->link, until_us);
+    channel_hold(&node->channel, until_us);
 }
 
 void node_drain(struct node *node)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "daemon/core/broker.h"
+#include "tests/sim/channel.h"
 #include "tests/sim/link.h"
 #include "tests/sim/sim.h"
 
@@ -49,6 +50,7 @@ struct node {
     struct sim_clock clock;
     struct broker *broker;
     struct link *link;
+    struct channel channel;
     struct broker_config config;
     bool saw_marker; // this process has
     int64_t saw_us;  // since when
@@ -77,12 +79,16 @@ struct node {
     size_t stale_count;
     bool is_unhandled; // the event being stepped is not handled yet
     struct node_input current;
-    uint64_t serials[8];  // of each key: the token that an acquire was sent with last
-    uint64_t tokens[8];   // of each key: that token's name
-    uint64_t asking[8];   // of each key: the acquire or renewal that has no outcome yet; 0: none
-    int64_t fences[8];    // of each key: the highest that this process granted it with
-    int64_t breaks_us[8]; // of each key: when it was told to break it last
-    int64_t heard_ms;     // the latest time of the server's that an answer brought
+    uint64_t serials[8]; // of each key: the token that an acquire was sent with last
+    uint64_t tokens[8];  // of each key: that token's name
+    uint64_t asking[8];  // of each key: the acquire or renewal that has no outcome yet; 0: none
+    struct {
+        bool is_known;         // that another broker queues, since the last acquire was sent
+        int64_t grants;        // since then
+    } contended[8];            // of each key
+    int64_t fences[8];         // of each key: the highest that this process granted it with
+    int64_t breaks_us[8];      // of each key: when it was told to break it last
+    int64_t heard_ms;          // the latest time of the server's that an answer brought
     uint8_t kinds[NODE_KINDS]; // of operations, by their id
     uint64_t next_arrival;
 };
@@ -100,6 +106,9 @@ void node_drain(struct node *node);
 // Stops the process for a while; with `suspended` the host's clock stands still meanwhile, and so
 // do the clients on it.
 void node_stop(struct node *node, int64_t for_us, bool suspended);
+
+// Cuts the way between the node and the server until then.
+void node_partition(struct node *node, int64_t until_us);
 
 void node_configure(struct node *node, int64_t ttl_max_ms);
 

@@ -43,6 +43,8 @@ static void carry_backend(struct node *node, const struct backend_op *op)
     if (op->kind == BACKEND_ACQUIRE || op->kind == BACKEND_RENEW)
         node->asking[truth_key_of(op->key)] = op->op_id;
     if (op->kind == BACKEND_ACQUIRE)
+        node->contended[truth_key_of(op->key)].is_known = false;
+    if (op->kind == BACKEND_ACQUIRE)
         node->serials[truth_key_of(op->key)] = op->serial;
     node->kinds[op->op_id % NODE_KINDS] = (uint8_t)op->kind;
     truth_sends(&node->world->truth, node, op);
@@ -168,12 +170,30 @@ static void marker_look(struct node *node, const struct event *event)
         marker_seen(node);
 }
 
+static void contended_set(struct node *node, size_t key)
+{
+    if (node->contended[key].is_known)
+        return;
+    node->contended[key].is_known = true;
+    node->contended[key].grants = 0;
+}
+
 static void outcome_look(struct node *node, const struct event *event)
 {
     for (size_t key = 0; key < LB_ARRAY_LENGTH(node->asking); key++) {
-        if (event->kind == EVENT_BACKEND_OUTCOME && node->asking[key] == event->outcome.op_id)
-            node->asking[key] = 0;
+        if (event->kind != EVENT_BACKEND_OUTCOME || node->asking[key] != event->outcome.op_id)
+            continue;
+        node->asking[key] = 0;
+        if (event->outcome.others_queue)
+            contended_set(node, key);
     }
+}
+
+static void message_look(struct node *node, const struct event *event)
+{
+    if (event->kind == EVENT_CONTENDED || event->kind == EVENT_OUTSIDER)
+        contended_set(node, (size_t)truth_key_of(event->key));
+    node->world->truth.turns += event->kind == EVENT_TURN;
 }
 
 // Texts are where the input is now.
@@ -183,7 +203,10 @@ static void texts_lend(struct node_input *input)
 
     for (int i = 0; i < 4; i++)
         texts[i] = input->texts[i][0] ? input->texts[i] : NULL;
-    if (input->event.kind == EVENT_BACKEND_OUTCOME) {
+    if (input->event.kind == EVENT_TURN || input->event.kind == EVENT_CONTENDED ||
+        input->event.kind == EVENT_OUTSIDER) {
+        input->event.key = texts[0];
+    } else if (input->event.kind == EVENT_BACKEND_OUTCOME) {
         input->event.outcome.holder.host = texts[0];
     } else if (input->event.kind == EVENT_BACKEND_UP) {
         input->event.facts.run_id = texts[0];
@@ -213,6 +236,7 @@ static void step_current(struct node *node)
         node->ended[node->ended_count++] = event->session;
     marker_look(node, event);
     outcome_look(node, event);
+    message_look(node, event);
     node->is_unhandled = !step(node, event);
 }
 

@@ -117,8 +117,54 @@ void server_conn_free(struct server_conn *conn)
     free(conn);
 }
 
+bool server_listen(struct server *server, struct server_ear *ear)
+{
+    if (!listens(server) || server_stopped_until_us(server))
+        return false;
+    ear->next = server->ears;
+    server->ears = ear;
+    return true;
+}
+
+void server_unlisten(struct server *server, struct server_ear *ear)
+{
+    struct server_ear **place = &server->ears;
+
+    while (*place && *place != ear)
+        place = &(*place)->next;
+    if (*place)
+        *place = ear->next;
+}
+
+size_t server_publish(struct server *server, const struct word *channel, const struct word *text)
+{
+    char message[SERVER_VALUE_BYTES_MAX + 1];
+    size_t count = 0;
+
+    (void)snprintf(message, sizeof(message), "%.*s", (int)text->length, text->text);
+    for (struct server_ear *ear = server->ears; ear; ear = ear->next) {
+        if (strlen(ear->channel) != channel->length ||
+            memcmp(ear->channel, channel->text, channel->length) != 0)
+            continue;
+        ear->on_message(ear->context, message);
+        count++;
+    }
+    return count;
+}
+
+static void ears_close(struct server *server)
+{
+    struct server_ear *ear;
+
+    while ((ear = server->ears)) {
+        server->ears = ear->next;
+        ear->on_closed(ear->context);
+    }
+}
+
 void server_kill_clients(struct server *server)
 {
+    ears_close(server);
     for (struct server_conn *conn = server->conns; conn; conn = conn->next) {
         if (!conn->is_open)
             continue;

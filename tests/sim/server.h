@@ -86,6 +86,19 @@ void server_conn_free(struct server_conn *conn);
 bool server_execute(struct server_conn *conn, const char *bytes, size_t length,
                     size_t *ret_consumed, struct resp **ret_reply);
 
+// Who listens to a channel, on a connection of its own: filled in by the listener, which owns it.
+struct server_ear {
+    const char *channel;
+    void (*on_message)(void *context, const char *text);
+    void (*on_closed)(void *context); // by the server; it listens no more
+    void *context;
+    struct server_ear *next;
+};
+
+// False when nobody accepts connections. An ear that does not listen may stop listening.
+bool server_listen(struct server *server, struct server_ear *ear);
+void server_unlisten(struct server *server, struct server_ear *ear);
+
 // While it is stopped it executes nothing; what was sent waits. The true time at which it goes on,
 // or 0 when it runs.
 int64_t server_stopped_until_us(const struct server *server);

@@ -301,6 +301,13 @@ static void execute_pttl(struct call *call)
         answer_integer(&call->answer, value->expires_ms - call->server->now_ms);
 }
 
+static void execute_publish(struct call *call)
+{
+    size_t count = server_publish(call->server, &call->words[1], &call->words[2]);
+
+    answer_integer(&call->answer, (int64_t)count);
+}
+
 static void execute_type(struct call *call)
 {
     const struct key_value *value = value_of(call, 1);
@@ -385,6 +392,7 @@ static const struct command commands[] = {
     {"mget", -2, 0, execute_mget},
     {"del", -2, FLAG_WRITE, execute_del},
     {"type", 2, 0, execute_type},
+    {"publish", 3, FLAG_WHILE_LOADING, execute_publish},
     {"evalsha", -3, FLAG_NOT_IN_SCRIPT | FLAG_SCRIPT, execute_evalsha},
     {"eval", -3, FLAG_NOT_IN_SCRIPT | FLAG_SCRIPT, execute_eval},
     {"script", -2, FLAG_NOT_IN_SCRIPT, execute_script},

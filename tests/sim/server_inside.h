@@ -71,6 +71,7 @@ struct server {
     int64_t refusing_until_us;
     char run_id[SERVER_RUN_ID_LENGTH + 1];
     struct server_conn *conns; // the newest first
+    struct server_ear *ears;
 
     int64_t now_us; // the wall clock's time that the present command is executed at
     int64_t now_ms;
@@ -89,6 +90,9 @@ struct server {
 // server.c: reads the clock for what is done next; nothing else moves now_us and now_ms.
 void server_read_clock(struct server *server);
 bool server_refuses(const struct server *server, enum refusing refusing);
+
+// Tells a message to all that listen to the channel; returns how many do.
+size_t server_publish(struct server *server, const struct word *channel, const struct word *text);
 
 // What is under a key, and changes of it, told to the watcher. An `expires_ms` that is over is
 // fine.

@@ -25,6 +25,7 @@ static void tally_add(struct tally *tally, const struct world *world)
     tally->actions += world->sim.actions;
     tally->granted += world->truth.granted;
     tally->handed_on += world->truth.handed_on;
+    tally->turns += world->truth.turns;
     tally->lost += world->truth.lost;
     tally->suspected += world->truth.suspected;
     tally->recovered += world->truth.recovered;

@@ -20,7 +20,7 @@ struct trial {
 // What came of trials, added up.
 struct tally {
     uint64_t seeds, operations, actions;
-    uint64_t granted, handed_on, lost, suspected, recovered, released, stale;
+    uint64_t granted, handed_on, turns, lost, suspected, recovered, released, stale;
     uint64_t fired[FAULTS];
     uint64_t hash; // of the last seed's story, when it was told or hashed
     uint64_t events_to_violation;

@@ -223,6 +223,19 @@ static void judge_own_fence(const struct truth *truth, const struct truth_grant 
     *last = granted->fence;
 }
 
+// I17: brokers that queue for the key are passed by only so often.
+static void judge_passing(const struct truth *truth, const struct truth_grant *granted)
+{
+    struct node *node = granted->holding.node;
+    int key = granted->holding.key;
+
+    if (!node->contended[key].is_known)
+        return;
+    if (++node->contended[key].grants > node->config.handoff_grants_max)
+        sim_violate(truth->sim, "I17: n%d grants k%d for the %lld. time while others queue",
+                    node->id, key, (long long)node->contended[key].grants);
+}
+
 void truth_granted(struct truth *truth, const struct holding *holding, const struct reply *reply,
                    int64_t max_hold_ms)
 {
@@ -243,6 +256,7 @@ void truth_granted(struct truth *truth, const struct holding *holding, const str
     judge_left(truth, &granted, reply->ttl_ms, max_hold_ms);
     judge_fence(truth, key, &granted);
     judge_own_fence(truth, &granted);
+    judge_passing(truth, &granted);
     forget_past(key);
     lb_assert(key->grants_count < TRUTH_GRANTS_MAX);
     key->grants[key->grants_count++] = granted;
@@ -352,7 +366,8 @@ static bool may_be_handed_on(const struct truth *truth, const struct truth_grant
 
     return node->config.fence_block > 1 && node->run == grant->run &&
            !tokens_is_given_back(truth, token_name(grant->run, grant->serial)) &&
-           local_ms(node) < grant->deadline_ms;
+           (owns_until(truth, grant, truth->sim->now_us) || is_excused(truth, grant) ||
+            is_in_quarantine(truth));
 }
 
 void truth_released(struct truth *truth, const struct holding *holding)

@@ -75,7 +75,7 @@ struct truth {
     int64_t far_step_ms; // what it showed then
     bool clock_was_set_back;
     bool fence_was_lost; // with both, fences have nothing left to rise from
-    uint64_t granted, handed_on, lost, suspected, recovered, released, stale;
+    uint64_t granted, handed_on, turns, lost, suspected, recovered, released, stale;
 };
 
 void truth_init(struct truth *truth, struct sim *sim);

@@ -81,6 +81,11 @@ static struct backend_op op_draw(struct state *state, enum backend_op_kind kind)
 
     if (below(state, 10) == 0)
         op.not_after_ms = now_ms - HOUR_MS;
+    if (kind == BACKEND_ACQUIRE) {
+        op.fences = below(state, 2) ? 16 : 1;
+        op.queue_ms = below(state, 2) ? 60000 : 0;
+        op.barges = below(state, 2);
+    }
     if (below(state, 2))
         op.loss_ttl_ms = below(state, 12) ? 1 : HOUR_MS;
     if (below(state, 4) == 0)
@@ -279,6 +284,7 @@ static void stranger_act(struct state *state)
         pair_run_real(&state->pair, line);
         (void)snprintf(line, sizeof(line), "LPUSH %s x", key);
         pair_run_real(&state->pair, line);
+        (void)server_delete(server, key);
         (void)server_make_list(server, key);
         break;
     case 1:
@@ -318,7 +324,8 @@ static void meta_act(struct state *state)
         "SET lockbroker:meta:fence nan",     "SET lockbroker:meta:fence 9007199254740990",
         "SET lockbroker:meta:epoch rubbish", "DEL lockbroker:meta:epoch",
         "GET lockbroker:meta:epoch",         "PTTL lockbroker:meta:epoch",
-        "GET lockbroker:meta:fence",
+        "GET lockbroker:meta:fence",         "PUBLISH lockbroker:meta:wake:x hello",
+        "PUBLISH lockbroker:meta:wake:x",
     };
     size_t which = (size_t)below(state, LB_ARRAY_LENGTH(lines));
 

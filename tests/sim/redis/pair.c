@@ -273,7 +273,7 @@ void pair_acquire(struct pair *pair, const char *bytes, size_t length, int64_t f
         fences_compare(pair, real->element[0]->integer, real->element[2]->integer,
                        simulated->items[2].integer, fence_floor);
         simulated->items[2].integer = real->element[2]->integer;
-        fence_set(pair, real->element[2]->integer);
+        fence_set(pair, real->element[2]->integer + real->element[3]->integer - 1);
     }
     replies_compare(pair, real, simulated);
     freeReplyObject(real);
