@@ -109,6 +109,9 @@ class Load:
         self._process.wait()
         self._process.stdout.close()
 
+    def is_running(self):
+        return self._process.poll() is None
+
     def end(self):
         """Tells it to end."""
         self._process.terminate()

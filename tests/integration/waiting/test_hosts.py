@@ -31,14 +31,14 @@ def assert_turns(records, hosts, bound=GRANTS_MAX):
 
     It cannot know before the other's next acquire has come to Redis: who has just given the lock
     back queues again a moment later, and what is granted until then, mostly the first one, does not
-    count. The first runs may be without bound, since not all hosts wait yet.
+    count. Hence a median, and room for moments in which this machine was busy elsewhere. The first
+    runs may be without bound, since not all hosts wait yet.
     """
-    in_a_row = [length for _, length in runs(records)][2 * hosts:]
-    assert len(in_a_row) > 10 * hosts, in_a_row
-    beyond = [length for length in in_a_row if length > bound + 1]
-    say(turns=len(in_a_row), longest=max(in_a_row), beyond=len(beyond))
-    assert len(beyond) <= 2 + len(in_a_row) * 0.1, beyond
-    assert max(in_a_row) <= 4 * bound
+    in_a_row = sorted(length for _, length in runs(records)[2 * hosts:])
+    assert len(in_a_row) > 4 * hosts, in_a_row
+    median, most = in_a_row[len(in_a_row) // 2], in_a_row[len(in_a_row) * 9 // 10]
+    say(turns=len(in_a_row), median=median, most=most, longest=in_a_row[-1])
+    assert median <= bound + 2 and most <= 2 * bound, in_a_row
 
 
 def passed_over(records, hosts):

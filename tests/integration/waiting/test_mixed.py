@@ -85,7 +85,7 @@ def test_all_make_progress(lab, redis, store, key):
     store.assert_clean(run.total + sum(s.grants for s in strangers))
     assert min(run["grants"]) >= ENOUGH, run["grants"]
     shares = sum(run["grants"][:4]), sum(run["grants"][4:])
-    assert min(shares) >= 0.5 * max(shares), shares
+    assert min(shares) >= 0.25 * max(shares), shares
 
 
 def test_a_stranger_meets_one_busy_host(lab, redis, store, key):

@@ -84,20 +84,22 @@ def test_a_release_while_the_channel_is_cut_is_found(lab, redis, key):
 
 
 def test_channels_cut_again_and_again(lab, redis, store, key):
-    daemons = brokers(lab, redis, 2)
-    with Load(key, *daemons, connections=8, ms=3000, ttl=T, hold_us=200, store=store) as contest:
-        end, killed = time.monotonic() + 2.5, 0
-        while time.monotonic() < end:
+    """The hosts hardly ever hear of each other, and both get the lock."""
+    here, there = brokers(lab, redis, 2)
+    with Load(key, here, connections=8, ttl=T, hold_us=200, store=store) as crowd, \
+            Load(key, there, connections=8, rounds=40, ttl=T, hold_us=200, store=store) as guests:
+        killed = 0
+        while guests.is_running():
             kill_channels(redis)
             killed += 1
             time.sleep(0.05)
-        run = contest.report()
-    run.assert_smooth()
-    store.assert_clean(run.total)
-    shares = sum(run["grants"][:8]), sum(run["grants"][8:])
-    say(killed=killed, shares=shares, **run["waits_us"])
-    assert min(run["grants"]) >= 2, run["grants"]
-    assert run["waits_us"]["max"] < DELAY_MAX_MS * 1000
+            assert killed < 1200, "the guests do not get it"
+        crowd.end()
+        runs = [crowd.report(), guests.report()]
+    for run in runs:
+        run.assert_smooth()
+    store.assert_clean(sum(run.total for run in runs))
+    say(killed=killed, grants=[run.total for run in runs], **runs[1]["waits_us"])
 
 
 def assert_served_by_polls(redis, daemons, store, key):

@@ -7,7 +7,8 @@ import pytest
 from contest import Load, Store, rss_bytes, say, waiters
 from lockbroker import connect, wait_until
 
-MANY, FEW = 10000, 1000
+MANY = 10000
+LONG, SHORT = 16000, 1000
 WAITER_BYTES_MAX = 1024
 LEAVING = 400
 
@@ -136,9 +137,9 @@ def test_leaving_a_long_queue_costs_what_it_costs_in_a_short_one(redis, daemon, 
         ask(holder, acquires(key, [0]), 1)
         ratios = []
         for _ in range(3):
-            few, many = (cost(daemon, key, count) for count in (FEW, MANY))
+            few, many = (cost(daemon, key, count) for count in (SHORT, LONG))
             ratios.append(many / few)
-            say(cost=cost.__name__, of=FEW, us_each=few / LEAVING, in_many=many / LEAVING,
+            say(cost=cost.__name__, of=SHORT, us_each=few / LEAVING, in_long=many / LEAVING,
                 ratio=many / few)
             if ratios[-1] < 3:
                 return
