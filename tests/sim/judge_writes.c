@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/macros.h"
+#include "daemon/redis/token.h"
 #include "tests/sim/node.h"
 #include "tests/sim/tokens.h"
 #include "tests/sim/truth.h"
@@ -19,6 +20,9 @@
 
 #define EPOCH_KEY   "lockbroker:meta:epoch"
 #define QUEUE_START "lockbroker:meta:queue:"
+
+// How long a turn lasts.
+#define TURN_MS 250
 
 // The longest that a place in a queue is kept without a word from its broker, nudges of the clock
 // included.
@@ -160,6 +164,47 @@ static void judge_lateness(const struct truth *truth, const struct server_write 
                     write->script, write->key);
 }
 
+// Who is first in the key's queue: whose place is still kept, and who hears of a turn, or has heard
+// of one that is not over. Nobody: "".
+static void queue_first(const struct truth *truth, int key, const char *own, char ret_id[17])
+{
+    int64_t now_ms = server_wall_ms(truth->server);
+    char name[64];
+    const char *text;
+    long long kept_ms, turn_ms, expires_ms;
+    int length;
+
+    (void)snprintf(name, sizeof(name), QUEUE_START "%s", truth_redis_key(key));
+    ret_id[0] = '\0';
+    if (!server_look(truth->server, name, &text, (int64_t *)&expires_ms))
+        return;
+    for (; sscanf(text, " %16[0-9a-f]:%lld:%lld%n", ret_id, &kept_ms, &turn_ms, &length) == 3;
+         text += length) {
+        bool has_turn = turn_ms > now_ms && turn_ms <= now_ms + TURN_MS;
+
+        if (kept_ms > now_ms && kept_ms <= now_ms + 60000 &&
+            (has_turn || strcmp(ret_id, own) == 0 ||
+             (turn_ms == 0 && server_is_heard(truth->server, ret_id))))
+            return;
+    }
+    ret_id[0] = '\0';
+}
+
+// A free key is not taken by another broker than the one whose turn it is, unless it would not
+// hear.
+static void judge_turn(const struct truth *truth, const struct server_write *write,
+                       const struct node *node, int key)
+{
+    char first[17], instance[33], own[TOKEN_QUEUE_ID_LENGTH + 1];
+
+    token_instance(token_run(token_parse(write->new_value)), instance);
+    token_queue_id(instance, own);
+    queue_first(truth, key, own, first);
+    if (first[0] && strcmp(first, own) != 0 && !node->barges[key])
+        sim_violate(truth->sim, "I17: n%d takes %s, and it is the turn of %s", node->id, write->key,
+                    first);
+}
+
 // I24, and that no expiry is ever brought nearer.
 static void judge_setting(struct truth *truth, const struct server_write *write,
                           const struct node *node)
@@ -171,6 +216,8 @@ static void judge_setting(struct truth *truth, const struct server_write *write,
                     write->key);
     judge_lateness(truth, write, node);
     judge_setting_again(truth, write, node);
+    if (is_taken)
+        judge_turn(truth, write, node, truth_key_of(write->key + strlen(TRUTH_PREFIX)));
     if (is_taken)
         tokens_set(truth, token_parse(write->new_value));
     if (write->old_value && write->new_expires_ms < write->old_expires_ms &&

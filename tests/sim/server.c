@@ -152,6 +152,16 @@ size_t server_publish(struct server *server, const struct word *channel, const s
     return count;
 }
 
+bool server_is_heard(const struct server *server, const char *end)
+{
+    const struct server_ear *ear = server->ears;
+
+    while (ear && (strlen(ear->channel) < strlen(end) ||
+                   strcmp(ear->channel + strlen(ear->channel) - strlen(end), end) != 0))
+        ear = ear->next;
+    return ear != NULL;
+}
+
 static void ears_close(struct server *server)
 {
     struct server_ear *ear;

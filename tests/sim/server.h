@@ -99,6 +99,9 @@ struct server_ear {
 bool server_listen(struct server *server, struct server_ear *ear);
 void server_unlisten(struct server *server, struct server_ear *ear);
 
+// Whether anybody listens to the channel whose name ends so.
+bool server_is_heard(const struct server *server, const char *end);
+
 // While it is stopped it executes nothing; what was sent waits. The true time at which it goes on,
 // or 0 when it runs.
 int64_t server_stopped_until_us(const struct server *server);
