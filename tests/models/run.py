@@ -80,6 +80,24 @@ RUNS = {
         limit("FLUSHALL, then a broker that starts", 1, "RESTARTS", "L=0", "FLUSH",
               "ONLY_EXCLUSION"),
     ],
+    "handoff": [
+        good("leases and fences, K=2"),
+        good("leases and fences, K=1, blocks of two", "K=1", "F=2"),
+        good("whose turn it is", "LIVE"),
+        good("whose turn it is, longer sleeps", "LIVE", "POLL=4"),
+        good("whose turn it is, longer turns", "LIVE", "POLL=3", "TURN=2"),
+        error("fence granted twice", 12, "FENCE_REUSED"),
+        error("block kept after the release", 12, "BLOCK_KEPT"),
+        error("late block of an ended hold", 12, "BLOCK_OF_THE_ENDED", "FENCES=9"),
+        error("ended hold handed on", 3, "ENDED_HANDED_ON"),
+        error("deadline from the hand-off", 1, "DEADLINE_FROM_HAND_OFF"),
+        error("deadline from the reply", 1, "DEADLINE_FROM_NOW"),
+        error("no end of hand-offs", 17, "NO_BOUND"),
+        error("newcomer ignores the queue", 17, "QUEUE_IGNORED"),
+        error("turn without end", 18, "TURN_FOR_EVER", "LIVE"),
+        error("words alone, no looks", 18, "NO_POLL", "LIVE"),
+        limit("passed by before the word has come", 17, "FROM_PLACE"),
+    ],
 }
 
 
