@@ -10,7 +10,7 @@ import threading
 import time
 
 from chaos_proxy import TO_CLIENT, TO_SERVER
-from lockbroker import wait_until
+from lockbroker import LOCK_PREFIX, wait_until
 from server_clock import is_available
 from world import STEP_MAX_MS, TTL_MAX_MS
 
@@ -109,6 +109,26 @@ def redis_asleep(world, rng, redis):
 @fault("redis")
 def redis_kills_links(world, rng, redis):
     redis.client.client_kill_filter(_type="normal", skipme=True)
+
+
+@fault("redis")
+def channels_cut(world, rng, redis):
+    redis.client.client_kill_filter(_type="pubsub")
+
+
+@fault("redis")
+def queues_deleted(world, rng, redis):
+    for queue in redis.client.scan_iter("lockbroker:meta:queue:*"):
+        redis.client.delete(queue)
+
+
+@fault("redis")
+def turns_made_up(world, rng, redis):
+    """Whoever may publish may say anything to a broker."""
+    locks = list(redis.client.scan_iter(LOCK_PREFIX + "*"))
+    for channel in redis.client.pubsub_channels("lockbroker:meta:wake:*"):
+        for lock in locks:
+            redis.client.publish(channel, rng.choice(["turn ", "wait ", "poll "]) + lock)
 
 
 @fault("redis")
