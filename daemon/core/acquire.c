@@ -301,11 +301,13 @@ bool acquire_answer_next(struct broker *broker, struct lock *lock)
     return true;
 }
 
-// A place in the key's queue outlives some tries that get no answer.
-static int64_t queue_ms(const struct broker *broker)
+// A place in the queue outlives some tries that get no answer.
+int64_t acquire_queue_ms(const struct broker *broker, const struct lock *lock)
 {
     int64_t ms = 3 * broker->retry_max_ms;
 
+    if (!broker->hears || TAILQ_EMPTY(&lock->waiters))
+        return 0;
     return ms > QUEUE_LEAST_MS ? ms : QUEUE_LEAST_MS;
 }
 
@@ -325,10 +327,8 @@ static void acquire_send(struct broker *broker, struct lock *lock)
     op->timeout_ms = lease_command_timeout(first->ttl_ms);
     op->fences = handoff_fences_wanted(broker, lock, 1);
     lock->main_op_fences = op->fences;
-    if (!TAILQ_EMPTY(&lock->waiters)) {
-        op->barges = !broker->hears;
-        op->queue_ms = broker->hears ? queue_ms(broker) : 0;
-    }
+    op->queue_ms = acquire_queue_ms(broker, lock);
+    op->barges = !broker->hears && !TAILQ_EMPTY(&lock->waiters);
     lock->main_op_queues = op->queue_ms > 0;
     lock->turn_came = false;
     broker->stats.attempts++;

@@ -36,6 +36,9 @@ bool acquire_remembers_busy(struct broker *broker, struct lock *lock);
 // Asks for a lock that is ours once more, with the same token, for its first contender.
 void acquire_again(struct broker *broker, struct lock *lock);
 
+// For how long this broker is to queue for the key, for its clients that wait; 0: not at all.
+int64_t acquire_queue_ms(const struct broker *broker, const struct lock *lock);
+
 // Of those that queue for the key it is this broker's turn to take it.
 void acquire_turn(struct broker *broker, struct lock *lock);
 

@@ -37,8 +37,8 @@ struct backend_op {
     int64_t fences;
 
     // Acquire: when the key is not to be had, queue for it for so long, among the brokers that do;
-    // 0: do not. And whether to take a free key although others queue for it, for a broker that
-    // would not hear that it is its turn.
+    // 0: do not. Release: queue for it again, as the last one. And, acquire, whether to take a free
+    // key although others queue for it, for a broker that would not hear that it is its turn.
     int64_t queue_ms;
     bool barges;
 

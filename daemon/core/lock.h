@@ -102,6 +102,7 @@ struct lock {
     // The key among brokers, and others.
     struct run run;
     bool queues;         // this broker may be in the key's queue
+    bool release_queues; // the release that was sent last asked for a place in it
     bool leaves;         // releasing: nothing but the queue, the key never was ours
     bool turn_came;      // while an acquire was in flight
     int64_t gap_ms;      // when it was last left free on purpose

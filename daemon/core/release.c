@@ -19,6 +19,8 @@ void release_begin(struct broker *broker, struct lock *lock)
 
 void release_place(struct broker *broker, struct lock *lock)
 {
+    if (!lock->serial) // nothing was asked since the last release: a token that no key has
+        lock->serial = broker_new_id(broker);
     release_begin(broker, lock);
     lock->leaves = true;
 }
@@ -147,6 +149,8 @@ void release_attend(struct broker *broker, struct lock *lock)
 
     op->serial = lock->serial;
     op->timeout_ms = lease_command_timeout(lock->main_op_ttl_ms);
+    op->queue_ms = acquire_queue_ms(broker, lock);
+    lock->release_queues = op->queue_ms > 0;
 }
 
 static void release_pause(struct broker *broker, struct lock *lock, int64_t pause_ms)
@@ -160,9 +164,16 @@ static void release_pause(struct broker *broker, struct lock *lock, int64_t paus
 static void release_settle(struct broker *broker, struct lock *lock, int64_t server_ms)
 {
     const struct time_limit *limit = &lock->stragglers_limit;
+    bool queues = lock->release_queues;
 
+    // Those for whom it queued again have left meanwhile: it leaves the queue as well.
+    if (queues && !lock_first_contender(lock)) {
+        broker_mark_dirty(broker, lock);
+        return;
+    }
     if (time_limit_is_over(limit, server_ms, broker->now_ms, lock->ttl_longest_ms)) {
         release_end(broker, lock);
+        lock->queues = queues;
         return;
     }
 

@@ -175,6 +175,7 @@ static void words_add_freeing(struct words *words, const struct token_maker *mak
     if (op->op->kind == BACKEND_RELEASE) {
         words_add_token(words, maker, op->op->serial);
         words_add_text(words, maker->queue_id);
+        words_add_number(words, op->op->queue_ms);
     } else {
         words_add_limit(words, op->op->not_after_ms);
     }

@@ -264,14 +264,16 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "end\n"
                    "return results\n";
 
-// KEYS: lock, queue. ARGV: token, our name in queues. The third in the answer is 1 when another
-// broker was given its turn.
+// KEYS: lock, queue. ARGV: token, our name in queues, for how long to queue anew in ms or 0. The
+// third in the answer is 1 when another broker was given its turn.
 static const char release_text[] = SCRIPT_BEGIN SCRIPT_QUEUE SCRIPT_GET
     "local status = value == ARGV[1] and 1 or value and 2 or 0\n"
     "if status == 1 then redis.call('DEL', KEYS[1]) end\n"
     "local queue = queue_read(KEYS[2])\n"
     "queue_leave(queue, ARGV[2])\n"
-    "local gave = status < 2 and queue_advance(queue, KEYS[1])\n"
+    "local again_ms = tonumber(ARGV[3])\n"
+    "if again_ms > 0 then queue_join(queue, ARGV[2], again_ms) end\n"
+    "local gave = status < 2 and queue_advance(queue, KEYS[1], ARGV[2])\n"
     "queue_write(KEYS[2], queue)\n"
     "return {now, status, gave and 1 or 0}\n";
 

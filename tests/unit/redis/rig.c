@@ -187,7 +187,7 @@ uint64_t rig_submit(struct rig *rig, enum backend_op_kind kind, const char *key,
                             .loss_ttl_ms = rig->loss_ttl_ms,
                             .saw_epoch = rig->saw_epoch,
                             .fences = rig->fences,
-                            .queue_ms = rig->queue_ms,
+                            .queue_ms = kind == BACKEND_RELEASE ? rig->again_ms : rig->queue_ms,
                             .barges = rig->barges};
 
     ck_assert_uint_le(rig->ops_count, RIG_OPS_MAX);

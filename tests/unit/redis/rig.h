@@ -43,8 +43,9 @@ struct rig {
     int64_t not_after_ms;
     int64_t loss_ttl_ms;
     bool saw_epoch;
-    int64_t fences; // as are these three
-    int64_t queue_ms;
+    int64_t fences;   // as are these four
+    int64_t queue_ms; // of all but releases
+    int64_t again_ms; // of releases
     bool barges;
     uint64_t ops_count; // op_id 1.. is given out
     uint64_t ended;

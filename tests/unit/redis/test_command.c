@@ -137,7 +137,9 @@ START_TEST(test_format_others)
     struct backend_op op = {.kind = BACKEND_RELEASE, .serial = 1, .not_after_ms = 123};
     struct command_op one = {&op, "k", 1};
 
-    formats_as(&one, 1, "*7" FREEING "$10\r\nlb1:h:ab:1\r\n" QUEUE_ID);
+    formats_as(&one, 1, "*8" FREEING "$10\r\nlb1:h:ab:1\r\n" QUEUE_ID "$1\r\n0\r\n");
+    op.queue_ms = 3000;
+    formats_as(&one, 1, "*8" FREEING "$10\r\nlb1:h:ab:1\r\n" QUEUE_ID "$4\r\n3000\r\n");
     op.kind = BACKEND_QUERY;
     formats_as(&one, 1, "*4\r\n$7\r\nEVALSHA\r\n$40\r\n" SHA "\r\n$1\r\n1\r\n$1\r\nk\r\n");
     op.kind = BACKEND_BREAK;

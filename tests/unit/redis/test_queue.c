@@ -228,6 +228,28 @@ START_TEST(test_a_place_is_given_up)
 }
 END_TEST
 
+// Whoever gives the lock back and has others that wait for it queues anew in the same moment, as
+// the last one; alone in the queue nobody is told.
+START_TEST(test_queues_anew_with_the_release)
+{
+    ck_assert_int_eq(acquire(&rig, 1), RESULT_OK);
+    rig.again_ms = KEPT_MS;
+    ck_assert_int_eq(rig_release(&rig, "a", 1)->result, RESULT_OK);
+    ck_assert(!rig_outcome(&rig, rig.ops_count)->gave_turn);
+    queue_is(us, "");
+    ck_assert_int_eq(acquire(&rig, 2), RESULT_OK);
+    queue_is("", "");
+    ck_assert_int_eq(acquire(&other, 1), RESULT_BUSY);
+    hears(ears[0], "wait lock:a");
+    ck_assert(rig_release(&rig, "a", 2)->gave_turn);
+    hears(ears[1], "turn lock:a");
+    queue_is(them, us);
+    ck_assert_int_eq(acquire(&other, 1), RESULT_OK);
+    ck_assert(rig_outcome(&other, other.ops_count)->others_queue);
+    heard_all(ears[0], us);
+}
+END_TEST
+
 // Who does not hear it is not there any more.
 START_TEST(test_nobody_hears)
 {
@@ -317,6 +339,7 @@ Suite *queue_suite(void)
     tcase_add_test(tcase, test_from_one_to_the_other);
     tcase_add_test(tcase, test_a_place_is_kept);
     tcase_add_test(tcase, test_a_place_is_given_up);
+    tcase_add_test(tcase, test_queues_anew_with_the_release);
     tcase_add_test(tcase, test_nobody_hears);
     tcase_add_test(tcase, test_a_turn_ends);
     tcase_add_test(tcase, test_places_end);
