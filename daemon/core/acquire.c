@@ -22,7 +22,7 @@
 #define POLL_FIRST_MS 50
 
 // Who is in no queue can only look now and then whether the key is free: programs that are no
-// brokers, and brokers that would not hear of their turn. For so long after one was known to want
+// brokers, and brokers that would not hear of their turn. For so long after one was seen to have
 // the key, it is left free for a moment after each run of grants: 10 to 40 ms.
 #define OUTSIDER_RECENT_MS    10000
 #define OUTSIDER_GAP_LEAST_MS 10
@@ -389,7 +389,7 @@ static void lock_block(struct broker *broker, struct lock *lock, enum verdict_ki
 
 static bool outsider_is_recent(const struct broker *broker, const struct lock *lock)
 {
-    return lock->outsider_ms != LB_NONE && broker->now_ms - lock->outsider_ms < OUTSIDER_RECENT_MS;
+    return broker->now_ms < lock->outsider_until_ms;
 }
 
 static int64_t outsider_gap_ms(struct broker *broker)
@@ -533,7 +533,7 @@ static void acquire_busy(struct broker *broker, struct lock *lock, const struct 
     lock_set_rival(broker, lock, holder);
     lock->busy_ms = broker->now_ms;
     if (holder->kind == HOLDER_FOREIGN || !broker->hears)
-        lock->outsider_ms = broker->now_ms;
+        lock_expect_outsider(lock, broker->now_ms + OUTSIDER_RECENT_MS);
     lock_block(broker, lock, VERDICT_BUSY, busy_pause(broker, lock, holder));
 }
 

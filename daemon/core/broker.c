@@ -15,6 +15,10 @@
 #include "daemon/core/inspect.h"
 #include "daemon/core/release.h"
 
+// A broker that would not hear of its turn says four times a second that it wants a key: for so
+// long after the last time it is taken to be there.
+#define DEAF_RECENT_MS 1000
+
 static void copy_text(char (*target)[BOOK_TEXT_MAX + 1], const char *text)
 {
     (void)snprintf(*target, sizeof(*target), "%s", text ? text : "");
@@ -420,15 +424,19 @@ static void backend_outcome(struct broker *broker, const struct backend_outcome 
     }
 }
 
-// Turns may have come while nobody listened: all that wait ask again.
+// Turns may have come while nobody listened: all that wait ask again. And whoever had a key
+// meanwhile may well be one that queues.
 static void channel_up(struct broker *broker)
 {
+    int64_t until_ms = broker->now_ms + DEAF_RECENT_MS;
     struct lock *lock;
 
     broker->hears = true;
     for (lock = lock_tree_first(&broker->locks); lock; lock = lock_tree_next(lock)) {
         if (lock->state == LOCK_BLOCKED)
             lock->paused = false;
+        if (lock->outsider_until_ms > until_ms)
+            lock->outsider_until_ms = until_ms;
     }
     broker_mark_all_dirty(broker);
 }
@@ -455,7 +463,7 @@ static void handle_message(struct broker *broker, const struct event *event)
     }
     lock_contend(lock, broker->now_ms);
     if (event->kind == EVENT_OUTSIDER)
-        lock->outsider_ms = broker->now_ms;
+        lock_expect_outsider(lock, broker->now_ms + DEAF_RECENT_MS);
 }
 
 static void broker_drain(struct broker *broker)

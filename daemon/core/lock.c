@@ -46,7 +46,6 @@ struct lock *lock_new(const char *name)
     TAILQ_INIT(&lock->waiters);
     TAILQ_INIT(&lock->tries);
     lock->run.since_ms = LB_NONE;
-    lock->outsider_ms = LB_NONE;
     return lock;
 }
 
@@ -69,6 +68,12 @@ void lock_contend(struct lock *lock, int64_t now_ms)
     lock->run.is_contended = true;
     lock->run.contended_ms = now_ms;
     lock->run.contended_grants = 0;
+}
+
+void lock_expect_outsider(struct lock *lock, int64_t until_ms)
+{
+    if (until_ms > lock->outsider_until_ms)
+        lock->outsider_until_ms = until_ms;
 }
 
 void lock_take_fences(struct lock *lock, int64_t first, int64_t count)

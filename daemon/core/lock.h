@@ -101,14 +101,14 @@ struct lock {
 
     // The key among brokers, and others.
     struct run run;
-    bool queues;         // this broker may be in the key's queue
-    bool release_queues; // the release that was sent last asked for a place in it
-    bool leaves;         // releasing: nothing but the queue, the key never was ours
-    bool turn_came;      // while an acquire was in flight
-    int64_t gap_ms;      // when it was last left free on purpose
-    int64_t outsider_ms; // when somebody in no queue was last known to want it; LB_NONE: never
-    int64_t busy_ms;     // when it was last found held elsewhere
-    int64_t poll_ms;     // the last pause between two tries, where nobody tells when to try
+    bool queues;               // this broker may be in the key's queue
+    bool release_queues;       // the release that was sent last asked for a place in it
+    bool leaves;               // releasing: nothing but the queue, the key never was ours
+    bool turn_came;            // while an acquire was in flight
+    int64_t gap_ms;            // when it was last left free on purpose
+    int64_t outsider_until_ms; // until then somebody in no queue is taken to want it
+    int64_t busy_ms;           // when it was last found held elsewhere
+    int64_t poll_ms;           // the last pause between two tries, where nobody tells when to try
 
     // Contenders, first come first served; tries are apart so that none is looked for in a long
     // queue. A verdict is for those whose id is at most asked_up_to.
@@ -135,6 +135,9 @@ void lock_move(struct lock *lock, enum lock_state state);
 
 // Another broker, or some other program, is known to want the key.
 void lock_contend(struct lock *lock, int64_t now_ms);
+
+// Somebody who is in no queue is taken to want the key, at least until then.
+void lock_expect_outsider(struct lock *lock, int64_t until_ms);
 
 // Takes in the fences that were reserved for the token: `count`, from `first` on.
 void lock_take_fences(struct lock *lock, int64_t first, int64_t count);

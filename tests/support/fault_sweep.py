@@ -176,9 +176,16 @@ class Stage:
         news, self.told = log[self.told:], len(log)
         return news
 
+    def channel_is_up(self):
+        log = self.daemon.log()
+        return log.rfind("event=redis_channel_up") > max(log.rfind("event=redis_channel_down"),
+                                                         log.rfind("event=redis_channel_failed"))
+
     def prepare(self, mode, at):
         if not self.daemon.process:
             self.daemon.start()
+        # It comes after the link, and what it asks for belongs to no scenario that begins here.
+        wait_until(self.channel_is_up, "the channel")
         self.shim.arm(mode, at)
         if mode == ALLOC_NUMBER and self.outage:
             self.shim.set(alloc_forever=1)
