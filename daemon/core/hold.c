@@ -477,8 +477,11 @@ static void renewal_late(struct broker *broker, struct lock *lock, struct extens
         renewal_set(broker, lock, broker->now_ms, 0);
 }
 
+// While the key was missing, somebody may have been granted it, with a fence above the reserved
+// ones.
 static void reasserted(struct broker *broker, struct lock *lock)
 {
+    lock->fences_left = 0;
     broker->stats.reasserted++;
     (void)broker_fact(broker, FACT_NOTICE, "reasserted", lock->grant);
 }
