@@ -93,7 +93,7 @@ static bool refuse_waiter(struct broker *broker, struct session *session,
 
     if (request->wait_ms == 0)
         return false;
-    if (broker->waiters_key_max && lock && lock_contenders_count(lock) >= broker->waiters_key_max)
+    if (broker->waiters_key_max && lock && lock_waiters_count(lock) >= broker->waiters_key_max)
         limit = "waiters_key_max";
     else if (broker->waiters_client_max &&
              session->waiting_count >= (size_t)broker->waiters_client_max)

@@ -123,20 +123,22 @@ static void lock_check_state(const struct lock *lock)
 void lock_invariant(const struct lock *lock)
 {
     const struct claim *claim;
-    int64_t count = 0;
+    int64_t waiters_count = 0;
+    int64_t tries_count = 0;
 
     lock_check_state(lock);
     lb_assert(!lock->extending || lock->main_op.op_id);
     lb_assert(!lock->fences_left || lock->state == LOCK_HELD || lock->state == LOCK_VACANT);
     TAILQ_FOREACH (claim, &lock->waiters, lock_link) {
         lb_assert(claim->lock == lock && claim->state == CLAIM_WAITING && !claim->is_try);
-        count++;
+        waiters_count++;
     }
     TAILQ_FOREACH (claim, &lock->tries, lock_link) {
         lb_assert(claim->lock == lock && claim->state == CLAIM_WAITING && claim->is_try);
-        count++;
+        tries_count++;
     }
-    lb_assert(count == lock->waiters_count);
+    lb_assert(waiters_count == lock->waiters_count);
+    lb_assert(tries_count == lock->tries_count);
 }
 
 const char *lock_state_name(const struct lock *lock)
@@ -163,24 +165,32 @@ static struct claim_list *queue_of(struct lock *lock, const struct claim *claim)
     return claim->is_try ? &lock->tries : &lock->waiters;
 }
 
+static void count_contender(struct lock *lock, const struct claim *claim, int64_t change)
+{
+    if (claim->is_try)
+        lock->tries_count += change;
+    else
+        lock->waiters_count += change;
+}
+
 void lock_add_contender(struct lock *lock, struct claim *claim)
 {
     claim->lock = lock;
     TAILQ_INSERT_TAIL(queue_of(lock, claim), claim, lock_link);
-    lock->waiters_count++;
+    count_contender(lock, claim, 1);
 }
 
 void lock_add_contender_first(struct lock *lock, struct claim *claim)
 {
     claim->lock = lock;
     TAILQ_INSERT_HEAD(queue_of(lock, claim), claim, lock_link);
-    lock->waiters_count++;
+    count_contender(lock, claim, 1);
 }
 
 void lock_remove_contender(struct lock *lock, struct claim *claim)
 {
     TAILQ_REMOVE(queue_of(lock, claim), claim, lock_link);
-    lock->waiters_count--;
+    count_contender(lock, claim, -1);
 }
 
 struct claim *lock_first_contender(const struct lock *lock)
@@ -194,6 +204,11 @@ struct claim *lock_first_contender(const struct lock *lock)
 }
 
 int64_t lock_contenders_count(const struct lock *lock)
+{
+    return lock->waiters_count + lock->tries_count;
+}
+
+int64_t lock_waiters_count(const struct lock *lock)
 {
     return lock->waiters_count;
 }

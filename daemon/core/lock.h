@@ -115,6 +115,7 @@ struct lock {
     struct claim_list waiters;
     struct claim_list tries;
     int64_t waiters_count;
+    int64_t tries_count;
     struct claim *grant; // held: granted; kept: lost, or NULL; releasing: the releaser, or NULL
     enum verdict_kind verdict;      // NONE while a question is on its way
     enum verdict_kind last_verdict; // of the question before
@@ -156,6 +157,9 @@ struct claim *lock_first_contender(const struct lock *lock);
 
 // Local contenders still waiting, tries included.
 int64_t lock_contenders_count(const struct lock *lock);
+
+// The same without them.
+int64_t lock_waiters_count(const struct lock *lock);
 
 // The main operation got no answer, or is not waited for any more: it may be executed late.
 void lock_main_op_strays(struct lock *lock);
