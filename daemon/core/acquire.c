@@ -273,9 +273,10 @@ static bool lock_is_taken(const struct lock *lock)
     return lock->state == LOCK_HELD || lock->state == LOCK_VACANT || lock->state == LOCK_KEPT;
 }
 
+// Whatever ends the pause, as the link, a turn or a break does, gives a reason to ask anew.
 static bool busy_is_recent(const struct broker *broker, const struct lock *lock)
 {
-    return lock->state == LOCK_BLOCKED && lock->verdict == VERDICT_BUSY &&
+    return lock->state == LOCK_BLOCKED && lock->verdict == VERDICT_BUSY && lock->paused &&
            broker->now_ms - lock->busy_ms < broker->busy_cache_ms;
 }
 
@@ -423,10 +424,13 @@ static bool has_new_waiter(const struct lock *lock)
 
 bool acquire_remembers_busy(struct broker *broker, struct lock *lock)
 {
+    int64_t until_ms = lock->busy_ms + broker->busy_cache_ms;
+
     if (!busy_is_recent(broker, lock))
         return false;
-    lock->paused = true;
-    alarm_set(&lock->alarm, &broker->lock_alarms, lock->busy_ms + broker->busy_cache_ms);
+    if (lock->rival && lock->rival->expires_ms != LB_NONE)
+        until_ms = least(until_ms, lock->rival->expires_ms);
+    alarm_set(&lock->alarm, &broker->lock_alarms, until_ms);
     return true;
 }
 

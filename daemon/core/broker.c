@@ -168,7 +168,7 @@ static void lock_alarm_fired(struct broker *broker, struct alarm *alarm)
     alarm_cancel(alarm);
     if (lock->state == LOCK_KEPT)
         release_kept_over(broker, lock);
-    if (lock->state == LOCK_BLOCKED)
+    if (lock->state == LOCK_BLOCKED && lock_first_contender(lock))
         broker->stats.polls++;
     lock->paused = false;
     broker_mark_dirty(broker, lock);

@@ -1,6 +1,8 @@
 """Limits on who waits, tries that are answered from what is known, and what the log says of long waits."""
 
-from lockbroker import LOCK_PREFIX, wait_until
+import time
+
+from lockbroker import LOCK_PREFIX, assert_error, wait_until
 
 
 def waits(client, key, **fields):
@@ -45,14 +47,36 @@ def test_hundreds_of_tries_cost_few_questions(lab, redis, key):
     daemon = lab.daemon(redis, busy_cache="1s")
     client = daemon.client()
     redis.client.set(LOCK_PREFIX + key, "theirs", px=600000)
-    for _ in range(500):
-        assert client.fails("busy", "acquire", key=key)["holder"]["kind"] == "foreign"
+    begun = time.monotonic()
+    requests = [client.send("acquire", key=key, owner=str(i)) for i in range(500)]
+    for request in requests:
+        reply = client.reply(request)
+        assert_error(reply, "busy")
+        assert reply["holder"]["kind"] == "foreign"
     attempts = client.ok("stats")["counters"]["attempts"]
-    assert 1 <= attempts < 250
+    assert 1 <= attempts <= 1 + (time.monotonic() - begun), "one, and another each second"
 
     # What was found is forgotten, however many ask.
     redis.client.delete(LOCK_PREFIX + key)
     wait_until(lambda: client.request("acquire", key=key)["ok"], "the lock that is free")
+
+
+def test_what_was_found_is_forgotten_when_it_is_over(lab, redis, key):
+    """When the key has expired, and when it was broken here."""
+    daemon = lab.daemon(redis, busy_cache="1s")
+    client = daemon.client()
+    lock = LOCK_PREFIX + key
+    redis.client.set(lock, "theirs", px=900)
+    left_ms = client.fails("busy", "acquire", key=key)["holder"]["ttl_left_ms"]
+    assert left_ms <= 900
+    time.sleep(left_ms / 1000 + 0.002)
+    client.ok("acquire", key=key)
+    client.ok("release", key=key)
+
+    redis.client.set(lock, "theirs", px=600000)
+    client.fails("busy", "acquire", key=key)
+    client.ok("break", key=key)
+    client.ok("acquire", key=key)
 
 
 def test_each_try_asks_by_default(redis, daemon, client, key):

@@ -373,6 +373,47 @@ START_TEST(stats_tell_of_a_loss_of_data)
 }
 END_TEST
 
+START_TEST(stats_tell_of_waiting)
+{
+    world.observe = keep_stats;
+    world_play_all(&world, "0 broker> config fence_block=8 handoff_grants_max=2\n0 redis> up\n"
+                           "0 redis> channel_up\n1 A> 1 acquire a wait=-1\n2 B> open\n"
+                           "2 redis> all busy broker host=h2 ttl_left=50\n60 A> 2 stats\n");
+    ck_assert_int_eq(gauge("waiting"), 1);
+    ck_assert_int_eq(counter("attempts"), 2);
+    ck_assert_int_eq(counter("polls"), 1);
+    ck_assert_int_eq(counter("turns_taken"), 0);
+    world_play_all(&world, "61 redis> all busy broker host=h2 ttl_left=9000\n70 redis> turn a\n"
+                           "70 redis> turn other\n71 redis> all ok fence=10\n"
+                           "72 B> 1 acquire a wait=-1\n72 A> 3 stats\n");
+    ck_assert_int_eq(counter("turns_taken"), 1);
+    ck_assert_int_eq(counter("attempts"), 3);
+    ck_assert_int_eq(counter("polls"), 1);
+    ck_assert_int_eq(counter("refills"), 1);
+    ck_assert_int_eq(counter("handoffs"), 0);
+    world_play_all(&world, "73 redis> all ok fence=20 fences=8\n74 A> 4 release a\n"
+                           "75 B> 2 release a\n76 redis> all ok gave_turn\n77 A> 5 stats\n");
+    ck_assert_int_eq(counter("handoffs"), 1);
+    ck_assert_int_eq(counter("turns_given"), 1);
+    ck_assert_int_eq(gauge("waiting"), 0);
+}
+END_TEST
+
+START_TEST(stats_tell_of_what_is_remembered)
+{
+    world.observe = keep_stats;
+    world_play_all(&world, "0 broker> config busy_cache=5 waiters_key_max=1\n0 redis> up\n"
+                           "1 A> 1 acquire a\n2 redis> all busy foreign ttl_left=900\n"
+                           "3 A> 2 acquire a\n50 A> 3 stats\n");
+    ck_assert_int_eq(counter("attempts"), 1);
+    ck_assert_int_eq(counter("busy"), 2);
+    ck_assert_int_eq(counter("polls"), 0); // nobody asked when it was forgotten
+    world_play_all(&world, "51 A> 4 acquire a wait=-1\n52 A> 5 acquire a wait=-1 owner=o\n"
+                           "53 A> 6 stats\n");
+    ck_assert_int_eq(counter("quota_refused"), 1);
+}
+END_TEST
+
 Suite *broker_suite(void)
 {
     Suite *suite = suite_create("broker");
@@ -396,6 +437,8 @@ Suite *broker_suite(void)
     tcase_add_test(tests, strangers_are_ignored);
     tcase_add_test(tests, stats_tell_what_happened);
     tcase_add_test(tests, stats_tell_of_a_loss_of_data);
+    tcase_add_test(tests, stats_tell_of_waiting);
+    tcase_add_test(tests, stats_tell_of_what_is_remembered);
     suite_add_tcase(suite, tests);
     return suite;
 }
