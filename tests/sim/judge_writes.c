@@ -66,18 +66,14 @@ void truth_sends(struct truth *truth, struct node *node, const struct backend_op
     }
 }
 
-// Another client has it by now, or it is being asked for one.
-static bool is_handed_on(const struct node *node, const struct truth_key *key,
-                         const struct truth_grant *ended)
+// Another client has it by now, or has ended in its turn; or it is being asked for one.
+static bool is_handed_on(const struct node *node, const struct truth_grant *ended)
 {
-    for (int i = 0; i < key->grants_count; i++) {
-        const struct truth_grant *grant = &key->grants[i];
+    int key = ended->holding.key;
 
-        if (grant->run == ended->run && grant->serial == ended->serial &&
-            grant->fence > ended->fence)
-            return true;
-    }
-    return node->config.fence_block > 1 && node->asking[ended->holding.key] != 0;
+    if (node->serials[key] == ended->serial && node->written[key] > ended->fence)
+        return true;
+    return node->config.fence_block > 1 && node->asking[key] != 0;
 }
 
 void truth_session_ended(struct truth *truth, const struct node *node, uint64_t session)
@@ -90,7 +86,7 @@ void truth_session_ended(struct truth *truth, const struct node *node, uint64_t 
             if (grant->holding.session == session && !grant->is_lost && !grant->is_released &&
                 node_now_ms(node) < grant->deadline_ms - MARGIN_MAX_MS &&
                 !tokens_is_given_back(truth, token_name(grant->run, grant->serial)) &&
-                !is_handed_on(node, &truth->keys[key], grant))
+                !is_handed_on(node, grant))
                 sim_violate(truth->sim, "I15: n%d does not give k%d back for %llu, which ended",
                             node->id, key, (unsigned long long)session);
         }

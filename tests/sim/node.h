@@ -84,10 +84,11 @@ struct node {
     bool barges[8];      // of each key: the last acquire passes by those who queue
     uint64_t asking[8];  // of each key: the acquire or renewal that has no outcome yet; 0: none
     struct {
-        bool is_known;         // that another broker queues, since the last acquire was sent
-        int64_t grants;        // since then
-    } contended[8];            // of each key
-    int64_t fences[8];         // of each key: the highest that this process granted it with
+        bool is_known;  // that another broker queues, since the last acquire was sent
+        int64_t grants; // since then
+    } contended[8];     // of each key
+    int64_t written[8]; // of each key: the fence of the last grant, whoever was there to hear of it
+    int64_t fences[8];  // of each key: the highest that this process granted it with
     int64_t breaks_us[8];      // of each key: when it was told to break it last
     int64_t heard_ms;          // the latest time of the server's that an answer brought
     uint8_t kinds[NODE_KINDS]; // of operations, by their id

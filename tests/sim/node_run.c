@@ -77,6 +77,7 @@ static bool carry_grant(struct node *node, const struct effect *effect)
     struct client *client = client_of(node, effect->session);
 
     truth_grants(&node->world->truth, node, truth_key_of(effect->reply.key));
+    node->written[truth_key_of(effect->reply.key)] = effect->reply.fence;
     if (client)
         client_hears_reply(client, &effect->reply);
     return true;

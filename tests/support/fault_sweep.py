@@ -178,6 +178,7 @@ class Stage:
 
     def channel_is_up(self):
         log = self.daemon.log()
+        log = log[log.rfind("event=start "):]  # not what a process before this one said
         return log.rfind("event=redis_channel_up") > max(log.rfind("event=redis_channel_down"),
                                                          log.rfind("event=redis_channel_failed"))
 
