@@ -74,7 +74,7 @@ def test_hosts_take_turns(lab, redis, store, key, hosts):
     assert len(late) <= 2 * hosts + len(between) * 0.02, (late, len(between))
     grew = [growth(old, counters(daemon)) for old, daemon in zip(before, daemons)]
     assert sum(g["turns_taken"] for g in grew) >= 0.5 * len(runs(run["records"])), grew
-    assert redis.value(key) is None
+    wait_until(lambda: redis.value(key) is None, "the lock is given back")
     wait_until(lambda: redis.client.get(queue_name(key)) is None, "the queue's key is gone",
                timeout=15)
 
