@@ -66,12 +66,14 @@ void truth_sends(struct truth *truth, struct node *node, const struct backend_op
     }
 }
 
-// Another client has it by now, or has ended in its turn; or it is being asked for one.
+// Another client has it by now, or has ended in its turn; or the key is being asked for with the
+// same token, for the next one: a command without an answer is sent again.
 static bool is_handed_on(const struct node *node, const struct truth_grant *ended)
 {
     int key = ended->holding.key;
 
-    if (node->serials[key] == ended->serial && node->written[key] > ended->fence)
+    if (node->serials[key] == ended->serial &&
+        (node->written[key] > ended->fence || node->asked_us[key] > ended->told_us))
         return true;
     return node->config.fence_block > 1 && node->asking[key] != 0;
 }

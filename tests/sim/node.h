@@ -81,6 +81,7 @@ struct node {
     struct node_input current;
     uint64_t serials[8]; // of each key: the token that an acquire was sent with last
     uint64_t tokens[8];  // of each key: that token's name
+    int64_t asked_us[8]; // of each key: when an acquire was sent last
     bool barges[8];      // of each key: the last acquire passes by those who queue
     uint64_t asking[8];  // of each key: the acquire or renewal that has no outcome yet; 0: none
     struct {

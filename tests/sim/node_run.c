@@ -43,6 +43,8 @@ static void carry_backend(struct node *node, const struct backend_op *op)
     if (op->kind == BACKEND_ACQUIRE || op->kind == BACKEND_RENEW)
         node->asking[truth_key_of(op->key)] = op->op_id;
     if (op->kind == BACKEND_ACQUIRE)
+        node->asked_us[truth_key_of(op->key)] = node->sim->now_us;
+    if (op->kind == BACKEND_ACQUIRE)
         node->barges[truth_key_of(op->key)] |= op->barges;
     if (op->kind == BACKEND_ACQUIRE)
         node->contended[truth_key_of(op->key)].is_known = false;
