@@ -18,8 +18,8 @@
 
 struct fake {
     uv_pipe_t listener;
-    uv_pipe_t client; // the last one accepted
-    int has_client;
+    uv_pipe_t *client; // the last one accepted, while it is open; each has memory of its own, for
+                       // the next may come before libuv is done with the one before
     int accepted;
     const char *greeting; // sent at the first bytes of each client; NULL: close at once
     size_t received;      // bytes of the last client

@@ -397,8 +397,7 @@ START_TEST(test_answer_before_the_end_counts)
     first = rig_submit(&rig, BACKEND_RELEASE, "a", 1, 60000, 0);
     rig_flush(&rig);
     fake_send(&fake, RELEASED, strlen(RELEASED));
-    uv_close((uv_handle_t *)&fake.client, NULL);
-    fake.has_client = 0;
+    fake_drop(&fake);
     second = rig_submit(&rig, BACKEND_RELEASE, "b", 2, 60000, 0);
     rig_flush(&rig);
     rig_await_ended(&rig);
