@@ -1,10 +1,10 @@
 // Writes JSON without blanks. It may not allocate but through the buffer, whose cap bounds it.
 #include "proto/json_out.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/decimal.h"
 #include "proto/utf8.h"
 
 void json_out_init(struct json_out *out, struct buf *buf)
@@ -80,11 +80,11 @@ void json_out_name(struct json_out *out, const char *name)
 
 void json_out_int(struct json_out *out, int64_t value)
 {
-    char digits[24];
-    int length = snprintf(digits, sizeof(digits), "%" PRId64, value);
+    char digits[DECIMAL_BYTES_MAX];
+    size_t length = decimal_write(value, digits);
 
     json_out_separate(out);
-    json_out_bytes(out, digits, (size_t)length);
+    json_out_bytes(out, digits, length);
 }
 
 void json_out_bool(struct json_out *out, bool value)

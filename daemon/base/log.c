@@ -143,7 +143,7 @@ void log_number(struct log_line *line, const char *name, int64_t value)
 {
     char text[24];
 
-    if (value == LB_NONE)
+    if (!line->enabled || value == LB_NONE)
         return;
     (void)snprintf(text, sizeof(text), "%" PRId64, value);
     log_text(line, name, text);

@@ -42,6 +42,9 @@ struct backend_op {
     int64_t queue_ms;
     bool barges;
 
+    // Release: whether server_ms is wanted, which costs the server something.
+    bool wants_time;
+
     // Acquire, renew: what to make of data that the server lost. How long a lock may live that it
     // does not know of; 0: take what it knows for all there is. And whether this broker has seen
     // the server's epoch marker before, so that its absence is a loss.

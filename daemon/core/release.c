@@ -150,6 +150,7 @@ void release_attend(struct broker *broker, struct lock *lock)
     op->serial = lock->serial;
     op->timeout_ms = lease_command_timeout(lock->main_op_ttl_ms);
     op->queue_ms = acquire_queue_ms(broker, lock);
+    op->wants_time = lock->stragglers_limit.is_set;
     lock->release_queues = op->queue_ms > 0;
 }
 

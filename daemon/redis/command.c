@@ -3,17 +3,21 @@
 #include "daemon/redis/command.h"
 
 #include <errno.h>
-#include <hiredis/hiredis.h>
-#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-// Script, number of keys, two helper keys, four words for all, then of each renewal key, token, ttl
+#include "proto/decimal.h"
+
+// Script, number of keys, two helper keys, six words for all, then of each renewal key, token, ttl
 // and number of fences.
-#define COMMAND_WORDS_MAX (3 + 2 + 4 + 4 * COMMAND_KEYS_MAX)
-#define NUMBER_BYTES_MAX  24
+#define COMMAND_WORDS_MAX (3 + 2 + 6 + 4 * COMMAND_KEYS_MAX)
 
 // A lock's key is its prefix and its name.
 #define QUEUE_KEY_BYTES_MAX (sizeof(COMMAND_QUEUE_START) - 1 + 256 + LB_KEY_BYTES_MAX)
+
+// Items in the answer to an acquire that succeeded, without and with the epoch marker.
+#define FENCE_ITEMS  5
+#define MARKER_ITEMS 6
 
 enum script_status {
     STATUS_NO = 0, // gone, free; acquire: held by another
@@ -35,9 +39,10 @@ struct words {
     size_t length[COMMAND_WORDS_MAX];
     char tokens[COMMAND_KEYS_MAX][TOKEN_BYTES_MAX + 1];
     size_t tokens_count;
-    char numbers[2 * COMMAND_KEYS_MAX + 4][NUMBER_BYTES_MAX];
+    char numbers[2 * COMMAND_KEYS_MAX + 5][DECIMAL_BYTES_MAX];
     size_t numbers_count;
-    char queue_key[QUEUE_KEY_BYTES_MAX + 1];
+    char queue_key[QUEUE_KEY_BYTES_MAX];
+    char rest[3 * (DECIMAL_BYTES_MAX + 1) + TOKEN_QUEUE_ID_LENGTH + 2];
 };
 
 static void words_add(struct words *words, const char *text, size_t length)
@@ -57,8 +62,7 @@ static void words_add_number(struct words *words, int64_t number)
     char *text = words->numbers[words->numbers_count++];
 
     lb_assert(words->numbers_count <= LB_ARRAY_LENGTH(words->numbers));
-    (void)snprintf(text, NUMBER_BYTES_MAX, "%" PRId64, number);
-    words_add_text(words, text);
+    words_add(words, text, decimal_write(number, text));
 }
 
 static void words_add_token(struct words *words, const struct token_maker *maker, uint64_t serial)
@@ -69,16 +73,38 @@ static void words_add_token(struct words *words, const struct token_maker *maker
     words_add(words, token, token_write(maker, serial, token));
 }
 
-static int words_format(struct words *words, char **ret_bytes, size_t *ret_length)
+// "*3\r\n" and "$3\r\n": what stands before all words and before each.
+static char *header_put(char *at, char kind, size_t number)
 {
-    char *bytes = NULL;
-    long long length =
-        redisFormatCommandArgv(&bytes, (int)words->count, words->text, words->length);
+    *at++ = kind;
+    at += decimal_write_unsigned(number, at);
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
+}
 
-    if (length < 0)
+#define HEADER_BYTES_MAX (1 + DECIMAL_BYTES_MAX + 2)
+
+static int words_format(const struct words *words, char **ret_bytes, size_t *ret_length)
+{
+    size_t room = HEADER_BYTES_MAX;
+    char *bytes, *at;
+
+    for (size_t i = 0; i < words->count; i++)
+        room += HEADER_BYTES_MAX + words->length[i] + 2;
+    at = bytes = malloc(room);
+    if (!bytes)
         return -ENOMEM;
+    at = header_put(at, '*', words->count);
+    for (size_t i = 0; i < words->count; i++) {
+        at = header_put(at, '$', words->length[i]);
+        memcpy(at, words->text[i], words->length[i]);
+        at += words->length[i];
+        *at++ = '\r';
+        *at++ = '\n';
+    }
     *ret_bytes = bytes;
-    *ret_length = (size_t)length;
+    *ret_length = (size_t)(at - bytes);
     return 0;
 }
 
@@ -90,23 +116,52 @@ static void words_add_limit(struct words *words, int64_t not_after_ms)
         words_add_number(words, not_after_ms);
 }
 
-static void words_add_loss(struct words *words, int64_t loss_ttl_ms, bool saw_epoch)
+// The marker is of use only to who waits out no longer locks than it speaks of.
+static void words_add_marker(struct words *words, const struct command_server *server,
+                             int64_t loss_ttl_ms)
 {
-    words_add_number(words, loss_ttl_ms);
-    words_add_text(words, saw_epoch ? "1" : "0");
+    if (loss_ttl_ms == 0)
+        words_add_text(words, "-");
+    else
+        words_add_text(words, loss_ttl_ms <= server->marker_ttl_ms ? server->marker : "");
 }
 
 static void words_add_queue_key(struct words *words, const struct command_op *op)
 {
-    int length =
-        snprintf(words->queue_key, sizeof(words->queue_key), COMMAND_QUEUE_START "%s", op->key);
+    const size_t start = sizeof(COMMAND_QUEUE_START) - 1;
 
-    lb_assert(length > 0 && (size_t)length < sizeof(words->queue_key));
-    words_add(words, words->queue_key, (size_t)length);
+    lb_assert(op->key_length <= sizeof(words->queue_key) - start);
+    memcpy(words->queue_key, COMMAND_QUEUE_START, start);
+    memcpy(words->queue_key + start, op->key, op->key_length);
+    words_add(words, words->queue_key, start + op->key_length);
+}
+
+static size_t number_put(char *at, int64_t number)
+{
+    size_t length = decimal_write(number, at);
+
+    at[length] = ' ';
+    return length + 1;
+}
+
+// What an acquire needs in rare cases alone, as one word.
+static void words_add_rest(struct words *words, const struct token_maker *maker,
+                           const struct backend_op *op)
+{
+    char *at = words->rest;
+
+    at += number_put(at, op->loss_ttl_ms);
+    at += number_put(at, op->saw_epoch);
+    memcpy(at, maker->queue_id, TOKEN_QUEUE_ID_LENGTH);
+    at += TOKEN_QUEUE_ID_LENGTH;
+    *at++ = ' ';
+    at += number_put(at, op->queue_ms);
+    *at++ = op->barges ? '1' : '0';
+    words_add(words, words->rest, (size_t)(at - words->rest));
 }
 
 static void words_add_acquire(struct words *words, const struct token_maker *maker,
-                              const struct command_op *op)
+                              const struct command_server *server, const struct command_op *op)
 {
     words_add_number(words, 4);
     words_add(words, op->key, op->key_length);
@@ -115,13 +170,11 @@ static void words_add_acquire(struct words *words, const struct token_maker *mak
     words_add_queue_key(words, op);
     words_add_token(words, maker, op->op->serial);
     words_add_number(words, op->op->ttl_ms);
-    words_add_number(words, op->op->fence_floor);
     words_add_limit(words, op->op->not_after_ms);
-    words_add_loss(words, op->op->loss_ttl_ms, op->op->saw_epoch);
+    words_add_number(words, op->op->fence_floor);
+    words_add_marker(words, server, op->op->loss_ttl_ms);
     words_add_number(words, op->op->fences > 1 ? op->op->fences : 1);
-    words_add_text(words, maker->queue_id);
-    words_add_number(words, op->op->queue_ms);
-    words_add_text(words, op->op->barges ? "1" : "0");
+    words_add_rest(words, maker, op->op);
 }
 
 // What a renewal has in common with the others of its command: of each the stricter.
@@ -144,8 +197,27 @@ static struct backend_op renewals_join(const struct command_op *ops, size_t coun
     return joint;
 }
 
+static bool renewals_have_one_ttl(const struct command_op *ops, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (ops[i].op->ttl_ms != ops[0].op->ttl_ms)
+            return false;
+    }
+    return true;
+}
+
+static bool renewals_want_fences(const struct command_op *ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i].op->fences > 0)
+            return true;
+    }
+    return false;
+}
+
 static void words_add_renewals(struct words *words, const struct token_maker *maker,
-                               const struct command_op *ops, size_t count)
+                               const struct command_server *server, const struct command_op *ops,
+                               size_t count)
 {
     struct backend_op joint = renewals_join(ops, count);
 
@@ -156,12 +228,18 @@ static void words_add_renewals(struct words *words, const struct token_maker *ma
         words_add(words, ops[i].key, ops[i].key_length);
     words_add_number(words, joint.fence_floor);
     words_add_limit(words, joint.not_after_ms);
-    words_add_loss(words, joint.loss_ttl_ms, joint.saw_epoch);
+    words_add_number(words, joint.loss_ttl_ms);
+    words_add_text(words, joint.saw_epoch ? "1" : "0");
+    words_add_marker(words, server, joint.loss_ttl_ms);
+    if (renewals_have_one_ttl(ops, count))
+        words_add_number(words, joint.ttl_ms);
+    else
+        words_add_text(words, "");
     for (size_t i = 0; i < count; i++)
         words_add_token(words, maker, ops[i].op->serial);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && !renewals_have_one_ttl(ops, count); i++)
         words_add_number(words, ops[i].op->ttl_ms);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && renewals_want_fences(ops, count); i++)
         words_add_number(words, ops[i].op->fences);
 }
 
@@ -175,7 +253,8 @@ static void words_add_freeing(struct words *words, const struct token_maker *mak
     if (op->op->kind == BACKEND_RELEASE) {
         words_add_token(words, maker, op->op->serial);
         words_add_text(words, maker->queue_id);
-        words_add_number(words, op->op->queue_ms);
+        if (op->op->queue_ms > 0 || op->op->wants_time)
+            words_add_number(words, op->op->queue_ms);
     } else {
         words_add_limit(words, op->op->not_after_ms);
     }
@@ -188,14 +267,15 @@ static void words_add_query(struct words *words, const struct command_op *op)
 }
 
 static void words_add_op(struct words *words, const struct token_maker *maker,
-                         const struct command_op *ops, size_t count)
+                         const struct command_server *server, const struct command_op *ops,
+                         size_t count)
 {
     switch (ops[0].op->kind) {
     case BACKEND_ACQUIRE:
-        words_add_acquire(words, maker, ops);
+        words_add_acquire(words, maker, server, ops);
         break;
     case BACKEND_RENEW:
-        words_add_renewals(words, maker, ops, count);
+        words_add_renewals(words, maker, server, ops, count);
         break;
     case BACKEND_RELEASE:
     case BACKEND_BREAK:
@@ -208,7 +288,7 @@ static void words_add_op(struct words *words, const struct token_maker *maker,
     }
 }
 
-int command_format(const struct token_maker *maker, const struct script_names *names,
+int command_format(const struct token_maker *maker, const struct command_server *server,
                    const struct command_op *ops, size_t count, bool as_text, char **ret_bytes,
                    size_t *ret_length)
 {
@@ -218,8 +298,8 @@ int command_format(const struct token_maker *maker, const struct script_names *n
     lb_assert(count == 1 || (count <= COMMAND_KEYS_MAX && kind == BACKEND_RENEW));
     words.count = words.tokens_count = words.numbers_count = 0;
     words_add_text(&words, as_text ? "EVAL" : "EVALSHA");
-    words_add_text(&words, as_text ? script_text(kind) : names->sha[kind]);
-    words_add_op(&words, maker, ops, count);
+    words_add_text(&words, as_text ? script_text(kind) : server->names.sha[kind]);
+    words_add_op(&words, maker, server, ops, count);
     return words_format(&words, ret_bytes, ret_length);
 }
 
@@ -239,7 +319,7 @@ void command_free(char *bytes, size_t length)
     if (!bytes)
         return;
     explicit_bzero(bytes, length);
-    redisFreeCommand(bytes);
+    free(bytes);
 }
 
 // True when the item is there and of that kind.
@@ -273,12 +353,15 @@ static bool fence_fits(const struct backend_op *op, int64_t fence)
     return fence > op->fence_floor && fence <= LB_INTEGER_MAX;
 }
 
-// {time, status, first fence, number of fences, brokers in the queue}.
+// {time, status, first fence, number of fences, brokers in the queue}, and the epoch marker when it
+// says that nothing is to be waited for.
 static int fence_read(const struct backend_op *op, const struct resp *reply,
                       struct backend_outcome *ret_outcome)
 {
-    if (reply->count != 5 || !item_is(reply, 2, RESP_INTEGER) || !item_is(reply, 3, RESP_INTEGER) ||
-        !item_is(reply, 4, RESP_INTEGER))
+    bool has_marker = reply->count == MARKER_ITEMS && item_is(reply, FENCE_ITEMS, RESP_TEXT);
+
+    if ((reply->count != FENCE_ITEMS && !has_marker) || !item_is(reply, 2, RESP_INTEGER) ||
+        !item_is(reply, 3, RESP_INTEGER) || !item_is(reply, 4, RESP_INTEGER))
         return -EPROTO;
     if (!fence_fits(op, reply->items[2].integer) || reply->items[3].integer < 1 ||
         reply->items[3].integer > (op->fences > 1 ? op->fences : 1))
@@ -394,12 +477,49 @@ static int look_read(const struct token_maker *maker, const struct backend_op *o
     return -EPROTO;
 }
 
+// The short answer to an acquire: the server's time in microseconds, which is the fence as well.
+static int acquired_read(const struct backend_op *op, const struct resp *reply,
+                         struct backend_outcome *ret_outcome)
+{
+    int64_t micros = 0;
+
+    if (reply->length < 1 || reply->length > 16)
+        return -EPROTO;
+    for (size_t i = 0; i < reply->length; i++) {
+        if (reply->text[i] < '0' || reply->text[i] > '9')
+            return -EPROTO;
+        micros = micros * 10 + (reply->text[i] - '0');
+    }
+    if (!fence_fits(op, micros))
+        return -EPROTO;
+    ret_outcome->result = RESULT_OK;
+    ret_outcome->server_ms = micros / 1000;
+    ret_outcome->fence = micros;
+    ret_outcome->fences = 1;
+    ret_outcome->others_queue = false;
+    return 0;
+}
+
+// The short answer to a release: 1, and nobody was given a turn.
+static int released_read(const struct resp *reply, struct backend_outcome *ret_outcome)
+{
+    if (reply->integer != STATUS_YES)
+        return -EPROTO;
+    ret_outcome->result = RESULT_OK;
+    ret_outcome->gave_turn = false;
+    return 0;
+}
+
 int command_read(const struct token_maker *maker, const struct backend_op *op,
                  const struct resp *reply, size_t index, size_t count,
                  char ret_host[LB_HOST_BYTES_MAX + 1], struct backend_outcome *ret_outcome)
 {
     int64_t status;
 
+    if (op->kind == BACKEND_ACQUIRE && reply->kind == RESP_TEXT)
+        return acquired_read(op, reply, ret_outcome);
+    if (op->kind == BACKEND_RELEASE && reply->kind == RESP_INTEGER)
+        return released_read(reply, ret_outcome);
     if (reply->kind != RESP_ARRAY || !item_is(reply, 0, RESP_INTEGER) ||
         !item_is(reply, 1 + index, RESP_INTEGER))
         return -EPROTO;
@@ -419,4 +539,19 @@ int command_read(const struct token_maker *maker, const struct backend_op *op,
         return look_read(maker, op, reply, status, ret_host, ret_outcome);
     }
     return -EPROTO;
+}
+
+void command_learn(struct command_server *server, const struct backend_op *op,
+                   const struct resp *reply)
+{
+    const struct resp *marker;
+
+    if (op->kind != BACKEND_ACQUIRE || reply->kind != RESP_ARRAY || reply->count != MARKER_ITEMS)
+        return;
+    marker = &reply->items[FENCE_ITEMS];
+    if (marker->length > COMMAND_MARKER_BYTES_MAX)
+        return;
+    memcpy(server->marker, marker->text, marker->length);
+    server->marker[marker->length] = '\0';
+    server->marker_ttl_ms = op->loss_ttl_ms;
 }

@@ -25,10 +25,23 @@ struct command_op {
     size_t key_length;
 };
 
+#define COMMAND_MARKER_BYTES_MAX 127
+
+// What is known of the server at the far end of one connection. All of it is about one run of the
+// server, and a connection does not outlive that: on the next one it has to be learnt again.
+struct command_server {
+    struct script_names names;
+
+    // The epoch marker, once it said that nothing is to be waited for any more, as far as locks go
+    // that live for that long at most. "": it did not yet.
+    char marker[COMMAND_MARKER_BYTES_MAX + 1];
+    int64_t marker_ttl_ms;
+};
+
 // Formats one command that runs `count` operations of one kind: 1, or up to COMMAND_KEYS_MAX
 // renewals. It names the script by its SHA, or carries its text when `as_text`. Returns 0 and the
 // bytes, to be given back with command_free(); or -ENOMEM.
-int command_format(const struct token_maker *maker, const struct script_names *names,
+int command_format(const struct token_maker *maker, const struct command_server *server,
                    const struct command_op *ops, size_t count, bool as_text, char **ret_bytes,
                    size_t *ret_length) LB_MUST_CHECK;
 
@@ -47,5 +60,9 @@ int command_read(const struct token_maker *maker, const struct backend_op *op,
                  const struct resp *reply, size_t index, size_t count,
                  char ret_host[LB_HOST_BYTES_MAX + 1],
                  struct backend_outcome *ret_outcome) LB_MUST_CHECK;
+
+// Keeps what a reply that command_read() has taken says of the epoch marker, if anything.
+void command_learn(struct command_server *server, const struct backend_op *op,
+                   const struct resp *reply);
 
 #endif

@@ -108,7 +108,7 @@ static void list_free(struct flight_list *list)
 void exchange_start(struct exchange *exchange, struct wire *wire, const struct script_names *names)
 {
     exchange->wire = wire;
-    exchange->names = *names;
+    exchange->server = (struct command_server){.names = *names};
 }
 
 void exchange_fail(struct exchange *exchange)
@@ -205,7 +205,7 @@ static void batch_send(struct exchange *exchange, struct flight_list *batch, siz
             exchange->soonest_ms = flight->deadline_ms;
     }
     lb_assert(i == count);
-    rc = command_format(&exchange->maker, &exchange->names, ops, count, as_text, &bytes, &length);
+    rc = command_format(&exchange->maker, &exchange->server, ops, count, as_text, &bytes, &length);
     if (rc == 0)
         rc = wire_append(exchange->wire, bytes, length, &first->start);
     command_free(bytes, length);
@@ -345,6 +345,7 @@ static bool reply_read(struct exchange *exchange, const struct flight *flight,
 
     if (command_read(&exchange->maker, &flight->op, reply, index, count, host, &outcome) < 0)
         return false;
+    command_learn(&exchange->server, &flight->op, reply);
     late_count(exchange, flight);
     outcome_post(exchange, &outcome);
     return true;

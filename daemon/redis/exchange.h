@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 
 #include "daemon/core/event.h"
+#include "daemon/redis/command.h"
 #include "daemon/redis/gate.h"
 #include "daemon/redis/script.h"
 #include "daemon/redis/token.h"
@@ -19,7 +20,7 @@ STAILQ_HEAD(flight_list, flight);
 
 struct exchange {
     struct token_maker maker;
-    struct script_names names;
+    struct command_server server;
     const char *prefix; // borrowed
     void (*post)(void *context, const struct event *event);
     void *context;

@@ -8,14 +8,19 @@
 #include "daemon/redis/command.h"
 #include "proto/macros.h"
 
-// Every script begins so: effects are replicated, and `now` is the server's time in ms.
-#define SCRIPT_BEGIN                                                                               \
+// Every script begins so: effects are replicated, and `now` is the server's time in ms. What a call
+// costs the server most are the words that come with it, the redis.call()s, and numbers made of
+// texts: that is why usual cases come first, apart, and in few of these.
+#define SCRIPT_TIME                                                                                \
     "if redis.replicate_commands then redis.replicate_commands() end\n"                            \
-    "local time = redis.call('TIME')\n"                                                            \
-    "local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)\n"
+    "local time = redis.call('TIME')\n"
+#define SCRIPT_NOW                                                                                 \
+    "local seconds, micros = tonumber(time[1]), tonumber(time[2])\n"                               \
+    "local now = seconds * 1000 + math.floor(micros / 1000)\n"
+#define SCRIPT_BEGIN SCRIPT_TIME SCRIPT_NOW
 
 // True when the script is executed too late: its sender has given it up.
-#define SCRIPT_LATE(not_after) "tonumber(" not_after ") and now > tonumber(" not_after ")"
+#define SCRIPT_LATE(not_after) "now > (tonumber(" not_after ") or now)"
 
 // What GET says about a key of another type is the one error that is an answer.
 #define SCRIPT_GET                                                                                 \
@@ -32,13 +37,18 @@
 // `saw` is "1" when it has seen a marker before. With a second value, an error, nothing is known
 // and the marker could not be written. A broker that never did knows nothing of a loss: for it the
 // time counts from the start of the server. A clock that was set back starts the wait anew.
+//
+// INFO costs more than all the rest. So what is returned third, when nothing is to be waited for
+// any more, is the marker; whoever sends it back as `known` on the same connection, which is to the
+// same run of the server, spares it.
 #define SCRIPT_EPOCH                                                                               \
-    "local function epoch_wait(key, longest, saw)\n"                                               \
+    "local function epoch_wait(key, longest, saw, known)\n"                                        \
     "  longest = tonumber(longest)\n"                                                              \
     "  if longest == 0 then return 0 end\n"                                                        \
+    "  local marker = redis.pcall('GET', key)\n"                                                   \
+    "  if known ~= '' and marker == known then return 0 end\n"                                     \
     "  local info = redis.call('INFO', 'server')\n"                                                \
     "  local run = string.match(info, 'run_id:(%w+)') or '?'\n"                                    \
-    "  local marker = redis.pcall('GET', key)\n"                                                   \
     "  if type(marker) ~= 'string' then marker = '' end\n"                                         \
     "  local seen_run, since, ttl = string.match(marker, '^(%S+) (%d+) (%d+)$')\n"                 \
     "  since = tonumber(since) or now\n"                                                           \
@@ -46,7 +56,8 @@
     "  if ttl > 3600000 then seen_run, ttl = nil, 0 end\n"                                         \
     "  if ttl < longest then ttl = longest end\n"                                                  \
     "  if not seen_run and saw == '0' then\n"                                                      \
-    "    local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) or 0\n"            \
+    "    local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) or "               \
+    "0\n"                                                                                          \
     "    since = now - uptime * 1000 + 1000\n"                                                     \
     "  elseif seen_run ~= run then\n"                                                              \
     "    since = now\n"                                                                            \
@@ -57,33 +68,40 @@
     "    local done = redis.pcall('SET', key, wanted)\n"                                           \
     "    if done.err then return ttl, done end\n"                                                  \
     "  end\n"                                                                                      \
-    "  local left = since + ttl + math.ceil(ttl / 100) + 2 - now\n"                                \
-    "  return left > 0 and left or 0\n"                                                            \
+    "  local over = since + ttl + math.ceil(ttl / 100) + 2\n"                                      \
+    "  if over > now then return over - now end\n"                                                 \
+    "  return 0, nil, wanted\n"                                                                    \
     "end\n"
 
 // The fence counter's value; nil when it has none, or one that no clock shows before the year 2223:
 // if whatever somebody wrote there were believed, there would soon be no fence left.
 //
-// fences_reserve() sets so many fences aside, all above every one before, and returns the first. A
+// fences_after() returns the first and the last of so many fences, all above every one before. A
 // block never runs further ahead of the clock than half a second: were the counter lost, fences
 // would go on from the clock, and nothing new is granted for longer than that after a loss.
 // Lua's own conversion of numbers to text cuts them at 14 digits, hence %.0f.
 #define SCRIPT_FENCE                                                                               \
-    "local function fence_of(key)\n"                                                               \
-    "  local stored = redis.pcall('GET', key)\n"                                                   \
+    "local function fence_of(stored)\n"                                                            \
     "  stored = type(stored) == 'string' and tonumber(stored)\n"                                   \
     "  if stored and stored <= 8000000000000000 then return math.floor(stored) end\n"              \
     "end\n"                                                                                        \
-    "local function fences_reserve(key, floor, count)\n"                                           \
-    "  local stored = fence_of(key)\n"                                                             \
-    "  local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])\n"                            \
+    "local function fences_after(stored, floor, count)\n"                                          \
+    "  local clock = seconds * 1000000 + micros\n"                                                 \
     "  local first = clock\n"                                                                      \
+    "  stored = fence_of(stored)\n"                                                                \
     "  if stored and stored >= first then first = stored + 1 end\n"                                \
     "  if floor >= first then first = floor + 1 end\n"                                             \
     "  local last = first + (count - 1)\n"                                                         \
     "  if last > 9007199254740991 then return nil end\n"                                           \
     "  if count > 1 and last > clock + 500000 then return nil end\n"                               \
+    "  return first, last\n"                                                                       \
+    "end\n"                                                                                        \
+    "local function fences_set(key, last)\n"                                                       \
     "  redis.call('SET', key, string.format('%.0f', last))\n"                                      \
+    "end\n"                                                                                        \
+    "local function fences_reserve(key, floor, count)\n"                                           \
+    "  local first, last = fences_after(redis.pcall('GET', key), floor, count)\n"                  \
+    "  if first then fences_set(key, last) end\n"                                                  \
     "  return first\n"                                                                             \
     "end\n"
 
@@ -149,66 +167,90 @@
     "  return false\n"                                                                             \
     "end\n"
 
-// KEYS: lock, fence counter, epoch marker, queue. ARGV: token, ttl in ms, fence floor, not after,
-// longest ttl, whether a marker was seen, number of fences, our name in queues, for how long to
-// queue in ms or 0, whether to pass those by who queue. The holder is told by `wait` that
-// somebody queues, by `poll` that somebody who passes by wants the lock.
-static const char acquire_text[] =
-    SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE SCRIPT_QUEUE "if " SCRIPT_LATE(
-        "ARGV[4]") " then return {now, 4} end\n"
-                   "local wait, failure = epoch_wait(KEYS[3], ARGV[5], ARGV[6])\n"
-                   "if failure then return failure end\n" SCRIPT_GET
-                   "local me, queue_ms = ARGV[8], tonumber(ARGV[9])\n"
-                   "if value and value ~= ARGV[1] then\n"
-                   "  if queue_ms > 0 then\n"
-                   "    local queue = queue_read(KEYS[4])\n"
-                   "    queue_join(queue, me, queue_ms)\n"
-                   "    queue_write(KEYS[4], queue)\n"
-                   "  end\n"
-                   "  if queue_ms > 0 or ARGV[10] == '1' then\n"
-                   "    local holder = string.match(value, '^lb1:[^:]+:(%x+):%d+$')\n"
-                   "    if holder then\n"
-                   "      local word = queue_ms > 0 and 'wait ' or 'poll '\n"
-                   "      queue_tell(string.sub(redis.sha1hex(holder), 1, 16), word .. KEYS[1])\n"
-                   "    end\n"
-                   "  end\n"
-                   "  return {now, 0, redis.call('PTTL', KEYS[1]), string.sub(value, 1, 256)}\n"
-                   "end\n"
-                   "if not value and wait > 0 then return {now, 5, wait} end\n"
-                   "local queue = queue_read(KEYS[4])\n"
-                   "if not value and ARGV[10] == '0' then\n"
-                   "  queue_advance(queue, KEYS[1], me)\n"
-                   "  local first = queue[1]\n"
-                   "  if first and first.id ~= me then\n"
-                   "    if queue_ms > 0 then queue_join(queue, me, queue_ms) end\n"
-                   "    queue_write(KEYS[4], queue)\n"
-                   "    return {now, 6, first.turn - now}\n"
-                   "  end\n"
-                   "end\n"
-                   "local pttl = value and redis.call('PTTL', KEYS[1])\n"
-                   "local ttl, floor, count = tonumber(ARGV[2]), tonumber(ARGV[3]), "
-                   "tonumber(ARGV[7])\n"
-                   "local fence = fences_reserve(KEYS[2], floor, count)\n"
-                   "if not fence then\n"
-                   "  count = 1\n"
-                   "  fence = fences_reserve(KEYS[2], floor, count)\n"
-                   "end\n"
-                   "if not fence then return redis.error_reply('NOFENCE no fence is left') end\n"
-                   "if not value then\n"
-                   "  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n"
-                   "elseif pttl < ttl then\n"
-                   "  redis.call('PEXPIRE', KEYS[1], ARGV[2])\n"
-                   "end\n"
-                   "queue_leave(queue, me)\n"
-                   "for _, place in ipairs(queue) do place.turn = 0 end\n"
-                   "queue_write(KEYS[4], queue)\n"
-                   "return {now, 1, fence, count, #queue}\n";
+// KEYS: lock, fence counter, epoch marker, queue. ARGV: token, ttl in ms, not after, fence floor,
+// known marker, number of fences, and in one word: longest ttl, whether a marker was seen, our name
+// in queues, for how long to queue in ms or 0, whether to pass those by who queue.
+
+// The usual case: the lock is free, nobody queues for it, one fence is wanted, no loss of data is
+// waited out (`known` is "-" for who never does, else the marker as it still is). Then the fence is
+// the time in microseconds, and is all that is answered. Such numbers all have 16 digits, and so
+// compare as texts do. What is not so, or not certainly, is left to the rest. A key of another type
+// is nil to MGET, and stops the SET.
+#define ACQUIRE_FREE                                                                               \
+    "local clock = time[1] .. string.sub('000000' .. time[2], -6)\n"                               \
+    "local function has_passed(number) return #number == #clock and number < clock end\n"          \
+    "local limit, floor, known = ARGV[3] .. '999', ARGV[4], ARGV[5]\n"                             \
+    "if #limit == #clock and clock <= limit and has_passed(floor) and ARGV[6] == '1' then\n"       \
+    "  local found = redis.pcall('MGET', KEYS[1], KEYS[4], KEYS[3], KEYS[2])\n"                    \
+    "  local marker, fence = found[3], found[4]\n"                                                 \
+    "  if not found.err and not found[1] and not found[2] and\n"                                   \
+    "     (known == '-' or known ~= '' and marker == known) and\n"                                 \
+    "     (not fence or has_passed(fence)) then\n"                                                 \
+    "    redis.call('SET', KEYS[2], clock)\n"                                                      \
+    "    if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return clock end\n"      \
+    "  end\n"                                                                                      \
+    "end\n"
+
+// The holder is told by `wait` that somebody queues, by `poll` that somebody who passes by wants
+// the lock.
+static const char acquire_text[] = SCRIPT_TIME ACQUIRE_FREE SCRIPT_NOW "if " SCRIPT_LATE(
+    "ARGV[3]") " then return {now, 4} end\n" SCRIPT_FENCE SCRIPT_EPOCH SCRIPT_QUEUE
+               "local longest, saw, me, queue_ms, barges =\n"
+               "  string.match(ARGV[7], '^(%d+) (%d) (%x+) (%d+) (%d)$')\n"
+               "queue_ms = tonumber(queue_ms)\n"
+               "local wait, failure, marker = epoch_wait(KEYS[3], longest, saw, known)\n"
+               "if failure then return failure end\n" SCRIPT_GET
+               "if value and value ~= ARGV[1] then\n"
+               "  if queue_ms > 0 then\n"
+               "    local queue = queue_read(KEYS[4])\n"
+               "    queue_join(queue, me, queue_ms)\n"
+               "    queue_write(KEYS[4], queue)\n"
+               "  end\n"
+               "  if queue_ms > 0 or barges == '1' then\n"
+               "    local holder = string.match(value, '^lb1:[^:]+:(%x+):%d+$')\n"
+               "    if holder then\n"
+               "      local word = queue_ms > 0 and 'wait ' or 'poll '\n"
+               "      queue_tell(string.sub(redis.sha1hex(holder), 1, 16), word .. KEYS[1])\n"
+               "    end\n"
+               "  end\n"
+               "  return {now, 0, redis.call('PTTL', KEYS[1]), string.sub(value, 1, 256)}\n"
+               "end\n"
+               "if not value and wait > 0 then return {now, 5, wait} end\n"
+               "local queue = queue_read(KEYS[4])\n"
+               "if not value and barges == '0' then\n"
+               "  queue_advance(queue, KEYS[1], me)\n"
+               "  local first = queue[1]\n"
+               "  if first and first.id ~= me then\n"
+               "    if queue_ms > 0 then queue_join(queue, me, queue_ms) end\n"
+               "    queue_write(KEYS[4], queue)\n"
+               "    return {now, 6, first.turn - now}\n"
+               "  end\n"
+               "end\n"
+               "local pttl = value and redis.call('PTTL', KEYS[1])\n"
+               "local ttl, count = tonumber(ARGV[2]), tonumber(ARGV[6])\n"
+               "floor = tonumber(floor)\n"
+               "local fence = fences_reserve(KEYS[2], floor, count)\n"
+               "if not fence then\n"
+               "  count = 1\n"
+               "  fence = fences_reserve(KEYS[2], floor, count)\n"
+               "end\n"
+               "if not fence then return redis.error_reply('NOFENCE no fence is left') end\n"
+               "if not value then\n"
+               "  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])\n"
+               "elseif pttl < ttl then\n"
+               "  redis.call('PEXPIRE', KEYS[1], ARGV[2])\n"
+               "end\n"
+               "queue_leave(queue, me)\n"
+               "for _, place in ipairs(queue) do place.turn = 0 end\n"
+               "queue_write(KEYS[4], queue)\n"
+               "return {now, 1, fence, count, #queue, marker}\n";
 
 // KEYS: fence counter, epoch marker, then locks. ARGV: fence floor, not after, longest ttl, whether
-// a marker was seen, then the locks' tokens, then their ttls in ms, then how many fences each
-// wants. A lock that got fences is answered with the first of them in place of its status. Without
-// memory in the server what is there is still renewed: that needs none. GT never touches a key
-// without expiry, and answers 0 also when the key has longer to live.
+// a marker was seen, known marker, the ttl in ms that all have or "", then the locks' tokens, then
+// their ttls unless all have the same, then how many fences each wants unless none does. A lock
+// that got fences is answered with the first of them in place of its status. Without memory in the
+// server what is there is still renewed: that needs none. GT never touches a key without expiry,
+// and answers 0 also when the key has longer to live.
 static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
     "local count = #KEYS - 2\n"
     "local results = {now}\n"
@@ -217,15 +259,16 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "  for i = 1, count do results[1 + i] = 4 end\n"
                    "  return results\n"
                    "end\n"
-                   "local wait, failure = epoch_wait(KEYS[2], ARGV[3], ARGV[4])\n"
+                   "local wait, failure = epoch_wait(KEYS[2], ARGV[3], ARGV[4], "
+                   "ARGV[5])\n"
                    "if failure and not string.find(failure.err, 'OOM', 1, true) then return "
                    "failure end\n"
                    "local call = redis.call\n"
                    "local floor = tonumber(ARGV[1])\n"
                    "local function raise_fence()\n"
-                   "  local stored = fence_of(KEYS[1])\n"
+                   "  local stored = fence_of(redis.pcall('GET', KEYS[1]))\n"
                    "  if floor > 0 and (not stored or stored < floor) then\n"
-                   "    call('SET', KEYS[1], string.format('%.0f', floor))\n"
+                   "    fences_set(KEYS[1], floor)\n"
                    "  end\n"
                    "end\n"
                    "local function set_again(key, token, ttl)\n"
@@ -239,10 +282,13 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "end\n"
                    "local values = call('MGET', unpack(KEYS, 3))\n"
                    "local has_gt = true\n"
+                   "local common = ARGV[6] ~= '' and ARGV[6]\n"
+                   "local ttls = 6 + count\n"
+                   "local fences = common and ttls or ttls + count\n"
                    "for i = 1, count do\n"
-                   "  local key, value, token, ttl = KEYS[2 + i], values[i], ARGV[4 + i], ARGV[4 + "
-                   "count + i]\n"
-                   "  local wanted = tonumber(ARGV[4 + 2 * count + i])\n"
+                   "  local key, value, token = KEYS[2 + i], values[i], ARGV[6 + i]\n"
+                   "  local ttl = common or ARGV[ttls + i]\n"
+                   "  local wanted = ARGV[fences + i]\n"
                    "  if value == token then\n"
                    "    local set = 0\n"
                    "    if has_gt then\n"
@@ -251,7 +297,9 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "    end\n"
                    "    if set ~= 1 and call('PTTL', key) < tonumber(ttl) then call('PEXPIRE', "
                    "key, ttl) end\n"
-                   "    results[1 + i] = wanted > 0 and fences_first(wanted) or 1\n"
+                   "    results[1 + i] = wanted and wanted ~= '0' and "
+                   "fences_first(tonumber(wanted)) or "
+                   "1\n"
                    "  elseif value then\n"
                    "    results[1 + i] = 2\n"
                    "  elseif call('TYPE', key).ok ~= 'none' then\n"
@@ -264,14 +312,22 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "end\n"
                    "return results\n";
 
-// KEYS: lock, queue. ARGV: token, our name in queues, for how long to queue anew in ms or 0. The
-// third in the answer is 1 when another broker was given its turn.
-static const char release_text[] = SCRIPT_BEGIN SCRIPT_QUEUE SCRIPT_GET
+// KEYS: lock, queue. ARGV: token, our name in queues, and unless neither that nor the time is
+// wanted, for how long to queue anew in ms or 0. The third in the answer is 1 when another broker
+// was given its turn. The usual case: the lock is ours and nobody queues; only that is answered.
+static const char release_text[] =
+    "if not ARGV[3] then\n"
+    "  local found = redis.pcall('MGET', KEYS[1], KEYS[2])\n"
+    "  if not found.err and found[1] == ARGV[1] and not found[2] then\n"
+    "    redis.call('DEL', KEYS[1])\n"
+    "    return 1\n"
+    "  end\n"
+    "end\n" SCRIPT_BEGIN SCRIPT_QUEUE SCRIPT_GET
     "local status = value == ARGV[1] and 1 or value and 2 or 0\n"
     "if status == 1 then redis.call('DEL', KEYS[1]) end\n"
     "local queue = queue_read(KEYS[2])\n"
     "queue_leave(queue, ARGV[2])\n"
-    "local again_ms = tonumber(ARGV[3])\n"
+    "local again_ms = tonumber(ARGV[3] or 0)\n"
     "if again_ms > 0 then queue_join(queue, ARGV[2], again_ms) end\n"
     "local gave = status < 2 and queue_advance(queue, KEYS[1], ARGV[2])\n"
     "queue_write(KEYS[2], queue)\n"

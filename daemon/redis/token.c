@@ -3,10 +3,11 @@
 #include "daemon/redis/token.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <sha1.h>
 #include <stdbool.h>
 #include <string.h>
+
+#include "proto/decimal.h"
 
 #define TOKEN_MAGIC        "lb1:"
 #define TOKEN_MAGIC_LENGTH 4
@@ -67,11 +68,12 @@ void token_queue_id(const char *instance, char ret_id[TOKEN_QUEUE_ID_LENGTH + 1]
 size_t token_write(const struct token_maker *maker, uint64_t serial,
                    char ret_token[TOKEN_BYTES_MAX + 1])
 {
-    int digits;
+    size_t length = maker->head_length;
 
-    memcpy(ret_token, maker->head, maker->head_length);
-    digits = snprintf(ret_token + maker->head_length, TOKEN_SERIAL_MAX + 1, "%" PRIu64, serial);
-    return maker->head_length + (size_t)digits;
+    memcpy(ret_token, maker->head, length);
+    length += decimal_write_unsigned(serial, ret_token + length);
+    ret_token[length] = '\0';
+    return length;
 }
 
 // Takes a part of that class, 1..`length_max` bytes, and the ':' after it. Returns the part's

@@ -230,17 +230,22 @@ static void execute_mget(struct call *call)
     }
 }
 
+// SET key value [NX] [PX milliseconds].
 static void execute_set(struct call *call)
 {
+    bool only_new = call->count > 3 && word_is(&call->words[3], "NX");
+    size_t options = only_new ? 4 : 3;
+    bool has_ttl = call->count == options + 2;
     int64_t ttl_ms = 0;
-    bool has_ttl = call->count == 5;
 
-    if (call->count != 3 && (!has_ttl || !word_is(&call->words[3], "PX"))) {
+    if (call->count != options && (!has_ttl || !word_is(&call->words[options], "PX"))) {
         answer_error(&call->answer, "ERR syntax error");
-    } else if (has_ttl && !word_number(&call->words[4], &ttl_ms)) {
+    } else if (has_ttl && !word_number(&call->words[options + 1], &ttl_ms)) {
         answer_error(&call->answer, NO_INTEGER);
     } else if (has_ttl && (ttl_ms <= 0 || ttl_ms > INT64_MAX / 2)) {
         answer_error(&call->answer, "ERR invalid expire time in 'set' command");
+    } else if (only_new && value_of(call, 1)) {
+        call->answer.kind = ANSWER_NIL;
     } else {
         server_put(call->server, call->conn, key_of(call, 1), &call->words[2],
                    has_ttl ? call->server->now_ms + ttl_ms : SERVER_FOREVER);

@@ -77,6 +77,7 @@ static struct backend_op op_draw(struct state *state, enum backend_op_kind kind)
         .ttl_ms = below(state, 20) ? ttls_ms[below(state, 3)] : 1 + below(state, 3),
         .not_after_ms = below(state, 3) ? now_ms + HOUR_MS : LB_NONE,
         .saw_epoch = below(state, 2),
+        .wants_time = below(state, 2),
     };
 
     if (below(state, 10) == 0)
@@ -99,13 +100,14 @@ static void ops_send(struct state *state, const struct backend_op *ops, size_t c
                      const char *const *names)
 {
     struct command_op command_ops[RENEWALS];
+    static const struct command_server server;
     const struct token_maker *maker = &state->makers[below(state, MAKERS)];
     char *bytes;
     size_t length;
 
     for (size_t i = 0; i < count; i++)
         command_ops[i] = (struct command_op){&ops[i], names[i], strlen(names[i])};
-    lb_assert(command_format(maker, NULL, command_ops, count, true, &bytes, &length) == 0);
+    lb_assert(command_format(maker, &server, command_ops, count, true, &bytes, &length) == 0);
     if (ops[0].kind == BACKEND_ACQUIRE)
         pair_acquire(&state->pair, bytes, length, ops[0].fence_floor);
     else

@@ -199,6 +199,28 @@ static bool reply_has_time(const redisReply *reply)
            reply->element[0]->type == REDIS_REPLY_INTEGER;
 }
 
+// The short answers: to an acquire the time in microseconds, to a release a status.
+static bool reply_is_clock(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING;
+}
+
+static int64_t reply_status(const redisReply *reply)
+{
+    if (reply_is_clock(reply))
+        return 1;
+    if (reply->type == REDIS_REPLY_INTEGER)
+        return reply->integer;
+    return reply_has_time(reply) && reply->elements > 1 ? reply->element[1]->integer : -1;
+}
+
+static int64_t reply_time_ms(const struct pair *pair, const redisReply *reply)
+{
+    if (reply_is_clock(reply))
+        return strtoll(reply->str, NULL, 10) / 1000;
+    return reply_has_time(reply) ? reply->element[0]->integer : server_wall_ms(pair->server);
+}
+
 static redisReply *both_send(struct pair *pair, const char *bytes, size_t length, bool has_time,
                              struct resp **ret_simulated)
 {
@@ -207,13 +229,10 @@ static redisReply *both_send(struct pair *pair, const char *bytes, size_t length
 
     what_set(pair, bytes, length);
     real = real_send(&pair->real, bytes, length);
-    time_set(pair, has_time && reply_has_time(real) ? real->element[0]->integer
-                                                    : server_wall_ms(pair->server));
+    time_set(pair, has_time ? reply_time_ms(pair, real) : server_wall_ms(pair->server));
     lb_assert(server_execute(pair->conn, bytes, length, &consumed, ret_simulated));
     lb_assert(consumed == length);
-    pair->status = -1;
-    if (has_time && reply_has_time(real) && real->elements > 1)
-        pair->status = real->element[1]->integer;
+    pair->status = has_time ? reply_status(real) : -1;
     return real;
 }
 
@@ -263,13 +282,28 @@ static void fence_set(struct pair *pair, int64_t fence)
     (void)server_set(pair->server, COMMAND_FENCE_KEY, text, SERVER_FOREVER);
 }
 
+// The two clocks agree to the millisecond; what they answer goes on as if it were the same.
+static void clocks_compare(struct pair *pair, const redisReply *real, struct resp *simulated,
+                           int64_t fence_floor)
+{
+    int64_t fence = strtoll(real->str, NULL, 10);
+
+    if (simulated->kind != RESP_TEXT || simulated->length != real->len)
+        differ(pair, "another answer than the time", real->str, simulated->text);
+    fences_compare(pair, fence / 1000, fence, strtoll(simulated->text, NULL, 10), fence_floor);
+    memcpy(simulated->text, real->str, real->len);
+    fence_set(pair, fence);
+}
+
 void pair_acquire(struct pair *pair, const char *bytes, size_t length, int64_t fence_floor)
 {
     struct resp *simulated;
     redisReply *real = both_send(pair, bytes, length, true, &simulated);
 
-    if (reply_has_time(real) && real->elements == 5 && simulated->count == 5 &&
-        real->element[1]->integer == 1) {
+    if (reply_is_clock(real)) {
+        clocks_compare(pair, real, simulated, fence_floor);
+    } else if (reply_has_time(real) && real->elements >= 5 && simulated->count >= 5 &&
+               real->element[1]->integer == 1) {
         fences_compare(pair, real->element[0]->integer, real->element[2]->integer,
                        simulated->items[2].integer, fence_floor);
         simulated->items[2].integer = real->element[2]->integer;

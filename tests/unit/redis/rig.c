@@ -188,7 +188,8 @@ uint64_t rig_submit(struct rig *rig, enum backend_op_kind kind, const char *key,
                             .saw_epoch = rig->saw_epoch,
                             .fences = rig->fences,
                             .queue_ms = kind == BACKEND_RELEASE ? rig->again_ms : rig->queue_ms,
-                            .barges = rig->barges};
+                            .barges = rig->barges,
+                            .wants_time = rig->wants_time};
 
     ck_assert_uint_le(rig->ops_count, RIG_OPS_MAX);
     rig_is_inside = true;

@@ -41,6 +41,7 @@ struct rig {
     int64_t asked_ms;
     int64_t timeout_ms; // of each operation, as are the next three
     int64_t not_after_ms;
+    bool wants_time;
     int64_t loss_ttl_ms;
     bool saw_epoch;
     int64_t fences;   // as are these four

@@ -450,6 +450,42 @@ START_TEST(test_a_replica_is_no_loss)
 }
 END_TEST
 
+static int64_t infos_asked(void)
+{
+    redisReply *reply = server_command(&server, "INFO commandstats");
+    const char *at = strstr(reply->str, "cmdstat_info:calls=");
+    int64_t calls = at ? strtoll(at + strlen("cmdstat_info:calls="), NULL, 10) : 0;
+
+    freeReplyObject(reply);
+    return calls;
+}
+
+// Once nothing is to be waited for, the server is not asked for its run again, by acquires and by
+// renewals; but any change of the marker is seen, and so is a wait for longer locks.
+START_TEST(test_a_known_marker_is_not_looked_into)
+{
+    int64_t asked;
+
+    loss_begin();
+    marker_set(rig.run_id, 1000, LONGEST_MS);
+    ck_assert_int_eq(rig_acquire(&rig, "a", 1, 60000)->result, RESULT_OK);
+    asked = infos_asked();
+    ck_assert_int_eq(rig_acquire(&rig, "b", 2, 60000)->result, RESULT_OK);
+    ck_assert_int_eq(rig_acquire(&rig, "b", 2, 60000)->result, RESULT_OK);
+    ck_assert_int_eq(rig_renew(&rig, "a", 1, 60000)->result, RESULT_OK);
+    ck_assert_int_eq(infos_asked(), asked + 1); // our own
+
+    rig.loss_ttl_ms = LONGEST_MS + 1;
+    ck_assert_int_eq(rig_acquire(&rig, "c", 3, 60000)->result, RESULT_OK);
+    marker_is(1000, LONGEST_MS + 1);
+    marker_set("another", 1000, LONGEST_MS + 1);
+    ck_assert_int_eq(rig_acquire(&rig, "d", 4, 60000)->result, RESULT_QUARANTINED);
+    server_run(&server, "DEL " MARKER);
+    ck_assert_int_eq(rig_acquire(&rig, "d", 4, 60000)->result, RESULT_QUARANTINED);
+    ck_assert_int_eq(rig_renew(&rig, "e", 5, 60000)->was_missing, true);
+}
+END_TEST
+
 Suite *epoch_suite(void)
 {
     Suite *suite = suite_create("redis/epoch");
@@ -472,6 +508,7 @@ Suite *epoch_suite(void)
     tcase_add_test(tcase, test_a_marker_of_another_type);
     tcase_add_test(tcase, test_a_clock_set_back_begins_anew);
     tcase_add_test(tcase, test_the_longest_ttl_only_rises);
+    tcase_add_test(tcase, test_a_known_marker_is_not_looked_into);
     tcase_add_test(tcase, test_the_end_to_the_ms);
     suite_add_tcase(suite, tcase);
     return suite;

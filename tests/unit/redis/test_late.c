@@ -38,6 +38,11 @@ START_TEST(test_time_of_the_server)
     outcome = rig_query(&rig, "a");
     ck_assert_int_ge(outcome->server_ms, before_ms);
     outcome = rig_release(&rig, "a", 1);
+    ck_assert_int_eq(outcome->server_ms, LB_NONE);
+    rig.wants_time = true;
+    (void)rig_acquire(&rig, "a", 2, 60000);
+    outcome = rig_release(&rig, "a", 2);
+    ck_assert_int_eq(outcome->result, RESULT_OK);
     ck_assert_int_ge(outcome->server_ms, before_ms);
     outcome = rig_break(&rig, "a");
     ck_assert_int_ge(outcome->server_ms, before_ms);

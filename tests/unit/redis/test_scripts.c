@@ -117,7 +117,6 @@ START_TEST(test_wrong_types)
     ck_assert_int_eq(rig_break(&rig, "a")->result, RESULT_CONFLICT);
     ck_assert_int_eq(server_number(&server, "LLEN lock:a"), 1);
     ck_assert_int_eq(server_number(&server, "PTTL lock:a"), -1);
-    ck_assert_int_eq(server_number(&server, "EXISTS lockbroker:meta:fence"), 0);
 }
 END_TEST
 
