@@ -41,11 +41,13 @@ struct contender {
 static struct contender self;
 static volatile sig_atomic_t is_waiting;
 
-// Does only what a signal handler may.
+// Does only what a signal handler may, and is not interrupted by another call of itself.
 static _Noreturn void contender_end(void)
 {
-    bool ok = records_write(&self.tally, self.records_fd);
+    bool ok;
 
+    is_waiting = 0;
+    ok = records_write(&self.tally, self.records_fd);
     self.child->summary = self.tally.summary;
     self.child->is_done = ok;
     _exit(ok ? EXIT_SUCCESS : EXIT_FAILURE);
