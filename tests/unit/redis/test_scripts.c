@@ -1,4 +1,5 @@
 // Every outcome of every script, against a real Redis.
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -301,6 +302,94 @@ START_TEST(test_break)
 }
 END_TEST
 
+// From here on what the scripts need to take their short way: a limit and a floor of 16 digits.
+#define FLOOR 1000000000000000LL
+
+static const struct backend_outcome *acquire_usual(const char *key, int64_t floor)
+{
+    rig.not_after_ms = server_time_ms(&server) + 3600000;
+    return rig_run(&rig, BACKEND_ACQUIRE, key, 7, 60000, floor);
+}
+
+static bool was_called(const char *command)
+{
+    redisReply *reply = server_command(&server, "INFO commandstats");
+    char row[64];
+    bool was;
+
+    (void)snprintf(row, sizeof(row), "cmdstat_%s:", command);
+    was = strstr(reply->str, row) != NULL;
+    freeReplyObject(reply);
+    return was;
+}
+
+START_TEST(test_usual)
+{
+    int64_t before_ms = server_time_ms(&server);
+    const struct backend_outcome *outcome = acquire_usual("a", FLOOR);
+
+    ck_assert_int_eq(outcome->result, RESULT_OK);
+    ck_assert_int_eq(outcome->fence / 1000, outcome->server_ms);
+    ck_assert_int_ge(outcome->server_ms, before_ms);
+    ck_assert_int_eq(outcome->fences, 1);
+    ck_assert(!outcome->others_queue);
+    ck_assert_int_eq(rig_release(&rig, "a", 7)->result, RESULT_OK);
+    ck_assert_msg(!was_called("get"), "the long way was taken");
+    ck_assert_int_eq(server_number(&server, "EXISTS lock:a"), 0);
+    ck_assert_int_eq(server_number(&server, "GET lockbroker:meta:fence"), outcome->fence);
+    outcome = acquire_usual("a", FLOOR);
+    ck_assert(server_text_is(&server, "GET lock:a", RIG_TOKEN(7)));
+    pttl_is("PTTL lock:a", 60000);
+}
+END_TEST
+
+// Fences rise, whatever the counter holds.
+START_TEST(test_usual_with_any_counter)
+{
+    int64_t ahead = (server_time_ms(&server) + 3600000) * 1000;
+    const char *const ignored[] = {
+        "9007199254740991", "9999999999999999", "zzzzzzzzzzzzzzzz", "0000000000000000", "1", ""};
+    char set[64];
+
+    (void)snprintf(set, sizeof(set), "SET lockbroker:meta:fence %" PRId64, ahead);
+    server_run(&server, set);
+    ck_assert_int_eq(acquire_usual("a", FLOOR)->fence, ahead + 1);
+    ck_assert_int_eq(acquire_usual("b", ahead + 5)->fence, ahead + 6);
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(ignored); i++) {
+        const struct backend_outcome *outcome;
+
+        freeReplyObject(server_command(&server, "SET lockbroker:meta:fence %s", ignored[i]));
+        outcome = acquire_usual((const char[]){(char)('c' + i), '\0'}, FLOOR);
+        ck_assert_int_eq(outcome->fence / 1000, outcome->server_ms);
+        ck_assert_int_eq(server_number(&server, "GET lockbroker:meta:fence"), outcome->fence);
+    }
+    ck_assert_int_eq(acquire_usual("y", ahead)->fence, ahead + 1);
+    server_run(&server, "DEL lockbroker:meta:fence");
+    server_run(&server, "LPUSH lockbroker:meta:fence x");
+    ck_assert_int_eq(acquire_usual("z", FLOOR)->result, RESULT_OK);
+}
+END_TEST
+
+START_TEST(test_not_usual)
+{
+    server_run(&server, "SET lock:held stranger PX 60000");
+    ck_assert_int_eq(acquire_usual("held", FLOOR)->result, RESULT_BUSY);
+    server_run(&server, "LPUSH lock:list x");
+    ck_assert_int_eq(acquire_usual("list", FLOOR)->result, RESULT_CONFLICT);
+    ck_assert_int_eq(acquire_usual("ours", FLOOR)->result, RESULT_OK);
+    ck_assert_int_eq(acquire_usual("ours", FLOOR)->result, RESULT_OK);
+    rig.fences = 8;
+    ck_assert_int_eq(acquire_usual("some", FLOOR)->fences, 8);
+    rig.fences = 0;
+    rig.not_after_ms = server_time_ms(&server) - 1;
+    ck_assert_int_eq(rig_run(&rig, BACKEND_ACQUIRE, "late", 7, 60000, FLOOR)->result, RESULT_LATE);
+    ck_assert_int_eq(server_number(&server, "EXISTS lock:late"), 0);
+    ck_assert_int_eq(rig_release(&rig, "held", 7)->result, RESULT_STOLEN);
+    ck_assert_int_eq(rig_release(&rig, "list", 7)->result, RESULT_CONFLICT);
+    ck_assert_int_eq(rig_release(&rig, "none", 7)->result, RESULT_GONE);
+}
+END_TEST
+
 Suite *scripts_suite(void)
 {
     Suite *suite = suite_create("redis/scripts");
@@ -327,6 +416,9 @@ Suite *scripts_suite(void)
     tcase_add_test(tcase, test_query);
     tcase_add_test(tcase, test_query_huge_value);
     tcase_add_test(tcase, test_break);
+    tcase_add_test(tcase, test_usual);
+    tcase_add_test(tcase, test_usual_with_any_counter);
+    tcase_add_test(tcase, test_not_usual);
     suite_add_tcase(suite, tcase);
     return suite;
 }
