@@ -243,9 +243,15 @@ static void flow_open(struct loop *loop, int number)
 
 void run_connections(const struct bench *bench, const struct lines_peer *peer)
 {
-    struct loop loop = {.bench = bench, .peer = peer, .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
+    // Static: what it points to counts as in use to the end.
+    static struct loop loop;
     int records_fd = records_open(bench);
 
+    loop.bench = bench;
+    loop.peer = peer;
+    loop.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (loop.epoll_fd < 0)
+        die("epoll");
     if (peer->prepare)
         peer->prepare(bench);
     loop.flows = memory(NULL, (size_t)bench->contenders * sizeof(*loop.flows));

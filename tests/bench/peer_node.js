@@ -17,6 +17,7 @@ const {parseArgs} = require('util');
 
 const PAUSE_MS = 20; // after an error
 const CONNECT_MS = 60000; // how long all may take to connect
+const HOLD_WINDOW = 256; // acquires under way at a time, for `--hold-many`
 const START_NS = 20000000n; // from when all are ready to the start
 
 const OPTIONS = {
@@ -285,18 +286,22 @@ async function childMain(options) {
   process.send(await contenders.run(span), () => process.exit(0));
 }
 
-// All are acquired at once, by one client, and renewed by the package's own timers.
+// All by one client, and renewed by the package's own timers. Were all acquired at once, the first
+// answers would be looked at so late that their locks run out before the first renewal.
 async function hold(options) {
   const peer = PEERS[options.peer];
   const shared = peer.prepare(await connect(options.redis));
   let held = 0;
   let lost = 0;
-  const locks = [...Array(Number(options['hold-many'])).keys()].map(
+  const left = [...Array(Number(options['hold-many'])).keys()].map(
       (number) => peer.lock(shared, `${options.key}-${number}`, Number(options['ttl-ms']), () => lost++));
-  await Promise.all(locks.map(async (lock) => {
-    await lock.acquire();
-    held++;
-  }));
+  const acquireSome = async () => {
+    for (let lock = left.pop(); lock; lock = left.pop()) {
+      await lock.acquire();
+      held++;
+    }
+  };
+  await Promise.all([...Array(HOLD_WINDOW)].map(acquireSome));
   fs.writeSync(1, JSON.stringify({peer: options.peer, held}) + '\n');
   process.stdin.resume();
   process.stdin.on('end', () => {

@@ -289,7 +289,9 @@ def wait_until_ready(pipes, count):
         try:
             count -= len(os.read(pipes["ready"][0], count))
         except BlockingIOError:
-            if os.waitpid(-1, os.WNOHANG)[0] or time.monotonic() > end:
+            # Whoever ended stays a zombie, so that its id is nobody else's when all are killed.
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended or time.monotonic() > end:
                 return False
             time.sleep(0.005)
     return True

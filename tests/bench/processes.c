@@ -147,6 +147,14 @@ static void kill_all(const pid_t *pids, int count)
         (void)kill(pids[i], SIGKILL);
 }
 
+// It stays a zombie, so that its id is nobody else's when all are killed.
+static bool has_one_ended(void)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 // One byte for each that is connected. Nothing comes from one that failed: it has told why.
 static bool all_get_ready(int fd, int count)
 {
@@ -154,10 +162,8 @@ static bool all_get_ready(int fd, int count)
     char byte;
 
     for (int i = 0; i < count; i++) {
-        int status;
-
         do {
-            if (waitpid(-1, &status, WNOHANG) > 0)
+            if (has_one_ended())
                 return false;
         } while (poll(&ready, 1, 100) == 0);
         if (read(fd, &byte, 1) != 1)
@@ -173,7 +179,7 @@ static void wait_for_all(const pid_t *pids, int count, int64_t until_ns)
 
         while (waitpid(pids[i], &status, WNOHANG) == 0) {
             if (clock_ns() > until_ns) {
-                kill_all(pids, count);
+                kill_all(pids + i, count - i);
                 die_of("a contender", "it does not end");
             }
             sleep_until(clock_ns() + 1000000);
