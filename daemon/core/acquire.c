@@ -270,7 +270,9 @@ static struct claim *verdict_next(const struct lock *lock)
 // Some grant of this broker's is in the way, or will be.
 static bool lock_is_taken(const struct lock *lock)
 {
-    return lock->state == LOCK_HELD || lock->state == LOCK_VACANT || lock->state == LOCK_KEPT;
+    bool is_vacant = lock->state == LOCK_VACANT && lock->lingers_until_ms == LB_NONE;
+
+    return lock->state == LOCK_HELD || is_vacant || lock->state == LOCK_KEPT;
 }
 
 // Whatever ends the pause, as the link, a turn or a break does, gives a reason to ask anew.

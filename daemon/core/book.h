@@ -62,6 +62,7 @@ struct broker {
     int64_t fence_block;
     int64_t handoff_grants_max;
     int64_t handoff_time_max_ms;
+    int64_t linger_ms;
     int64_t yield_after_ms;
     int64_t busy_cache_ms;
     int64_t waiters_key_max;

@@ -10,14 +10,11 @@
 
 #include "daemon/core/acquire.h"
 #include "daemon/core/book.h"
+#include "daemon/core/contention.h"
 #include "daemon/core/handoff.h"
 #include "daemon/core/hold.h"
 #include "daemon/core/inspect.h"
 #include "daemon/core/release.h"
-
-// A broker that would not hear of its turn says four times a second that it wants a key: for so
-// long after the last time it is taken to be there.
-#define DEAF_RECENT_MS 1000
 
 static void copy_text(char (*target)[BOOK_TEXT_MAX + 1], const char *text)
 {
@@ -35,6 +32,7 @@ static void broker_configure(struct broker *broker, const struct broker_config *
     broker->handoff_grants_max = config->handoff_grants_max;
     broker->handoff_time_max_ms = config->handoff_time_max_ms;
     broker->yield_after_ms = config->yield_after_ms;
+    broker->linger_ms = config->linger_ms;
     broker->busy_cache_ms = config->busy_cache_ms;
     broker->waiters_key_max = config->waiters_key_max;
     broker->waiters_client_max = config->waiters_client_max;
@@ -424,48 +422,6 @@ static void backend_outcome(struct broker *broker, const struct backend_outcome 
     }
 }
 
-// Turns may have come while nobody listened: all that wait ask again. And whoever had a key
-// meanwhile may well be one that queues.
-static void channel_up(struct broker *broker)
-{
-    int64_t until_ms = broker->now_ms + DEAF_RECENT_MS;
-    struct lock *lock;
-
-    broker->hears = true;
-    for (lock = lock_tree_first(&broker->locks); lock; lock = lock_tree_next(lock)) {
-        if (lock->state == LOCK_BLOCKED)
-            lock->paused = false;
-        if (lock->outsider_until_ms > until_ms)
-            lock->outsider_until_ms = until_ms;
-    }
-    broker_mark_all_dirty(broker);
-}
-
-// Whoever queues from now on cannot say so: every run of grants is bounded.
-static void channel_down(struct broker *broker)
-{
-    struct lock *lock;
-
-    broker->hears = false;
-    for (lock = lock_tree_first(&broker->locks); lock; lock = lock_tree_next(lock))
-        lock_contend(lock, broker->now_ms);
-}
-
-static void handle_message(struct broker *broker, const struct event *event)
-{
-    struct lock *lock = lock_tree_find(&broker->locks, event->key);
-
-    if (!lock)
-        return;
-    if (event->kind == EVENT_TURN) {
-        acquire_turn(broker, lock);
-        return;
-    }
-    lock_contend(lock, broker->now_ms);
-    if (event->kind == EVENT_OUTSIDER)
-        lock_expect_outsider(lock, broker->now_ms + DEAF_RECENT_MS);
-}
-
 static void broker_drain(struct broker *broker)
 {
     broker->draining = true;
@@ -516,15 +472,15 @@ static void handle_event(struct broker *broker, const struct event *event)
         broker_configure(broker, event->config);
         break;
     case EVENT_CHANNEL_UP:
-        channel_up(broker);
+        contention_channel_up(broker);
         break;
     case EVENT_CHANNEL_DOWN:
-        channel_down(broker);
+        contention_channel_down(broker);
         break;
     case EVENT_TURN:
     case EVENT_CONTENDED:
     case EVENT_OUTSIDER:
-        handle_message(broker, event);
+        contention_message(broker, event);
         break;
     case EVENT_TIME:
     default:

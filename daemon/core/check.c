@@ -21,6 +21,19 @@ static void check_flight(const struct broker *broker, const struct flight *fligh
               flight);
 }
 
+// It waits for an answer that makes the next grant possible, or lingers: not past its time, and
+// not against others.
+static void check_vacant(const struct broker *broker, const struct lock *lock)
+{
+    if (lock_first_contender(lock)) {
+        lb_assert(lock->main_op.op_id);
+        return;
+    }
+    lb_assert(lock->lingers_until_ms != LB_NONE && !lock->run.is_contended);
+    lb_assert(broker->up && !broker->draining && alarm_is_set(&lock->alarm));
+    lb_assert(lock->alarm.due_ms == lock->lingers_until_ms);
+}
+
 static void check_lock(const struct broker *broker, const struct lock *lock)
 {
     lock_invariant(lock);
@@ -39,7 +52,8 @@ static void check_lock(const struct broker *broker, const struct lock *lock)
     if (lock->state == LOCK_BLOCKED)
         lb_assert((lock_first_contender(lock) || lock->verdict == VERDICT_BUSY) &&
                   (lock->paused || !broker->up));
-    lb_assert(lock->state != LOCK_VACANT || lock->main_op.op_id);
+    if (lock->state == LOCK_VACANT)
+        check_vacant(broker, lock);
     if (lock->state == LOCK_RELEASING)
         lb_assert(lock->release_op.op_id || lock->paused || !broker->up);
 }

@@ -50,6 +50,8 @@ struct broker_config {
     int64_t handoff_time_max_ms; // likewise
     int64_t yield_after_ms;      // after so long an unbroken run the key is left free for a moment,
                                  // for those whose waiting nobody can see; 0: never
+    int64_t linger_ms;           // a released lock that nobody waits for is kept for so long, for
+                                 // the next local contender; 0: it is given back at once
     int64_t busy_cache_ms;       // a key found held is taken to be held for so long, by tries
     int64_t waiters_key_max;     // that may wait for one key; 0: no limit
     int64_t waiters_client_max;  // that one connection may have; 0: no limit

@@ -18,15 +18,42 @@ static bool run_is_over(const struct broker *broker, const struct run *run)
     return broker->yield_after_ms && broker->now_ms - run->since_ms >= broker->yield_after_ms;
 }
 
-bool handoff_is_due(const struct broker *broker, const struct lock *lock)
+// Whether the held lock may stay with this host when its holder lets go.
+static bool may_stay(const struct broker *broker, const struct lock *lock)
 {
     const struct claim *claim = lock->grant;
 
-    if (broker->fence_block <= 1 || broker->draining || !lock_first_contender(lock))
+    if (broker->fence_block <= 1 || broker->draining)
         return false;
     if (claim->suspect || claim->doubt || lock->lease.deadline_ms <= broker->now_ms)
         return false;
     return !run_is_over(broker, &lock->run);
+}
+
+bool handoff_is_due(const struct broker *broker, const struct lock *lock)
+{
+    return lock_first_contender(lock) && may_stay(broker, lock);
+}
+
+// There is nothing to linger for without fences: the next acquire would go to the backend anyway.
+bool linger_is_due(const struct broker *broker, const struct lock *lock)
+{
+    return broker->linger_ms > 0 && broker->up && !lock_first_contender(lock) &&
+           !lock->run.is_contended && lock->fences_left > 0 && may_stay(broker, lock);
+}
+
+void linger_begin(struct broker *broker, struct lock *lock)
+{
+    broker->stats.lingers++;
+    handoff_begin(broker, lock);
+    lock->lingers_until_ms = broker->now_ms + broker->linger_ms;
+    alarm_set(&lock->alarm, &broker->lock_alarms, lock->lingers_until_ms);
+}
+
+bool lock_lingers(const struct broker *broker, const struct lock *lock)
+{
+    return lock->lingers_until_ms != LB_NONE && broker->now_ms < lock->lingers_until_ms &&
+           !lock->run.is_contended && broker->up && !broker->draining;
 }
 
 void handoff_begin(struct broker *broker, struct lock *lock)
@@ -40,6 +67,8 @@ bool handoff_attend(struct broker *broker, struct lock *lock)
 {
     struct claim *next = lock_first_contender(lock);
 
+    if (!next && lock_lingers(broker, lock))
+        return false;
     if (!next) {
         release_begin(broker, lock);
         return true;
@@ -66,7 +95,9 @@ int64_t handoff_fences_wanted(const struct broker *broker, const struct lock *lo
 {
     bool is_short = lock->fences_left < broker->fence_block / 2;
 
-    if (broker->fence_block <= 1 || !is_short || lock_contenders_count(lock) <= least)
+    if (broker->fence_block <= 1 || !is_short)
+        return least;
+    if (lock_contenders_count(lock) <= least && broker->linger_ms == 0)
         return least;
     return broker->fence_block;
 }

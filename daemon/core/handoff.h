@@ -16,6 +16,17 @@ bool handoff_is_due(const struct broker *broker, const struct lock *lock);
 // anything else happens.
 void handoff_begin(struct broker *broker, struct lock *lock);
 
+// Whether the held lock, whose grant its holder gives up and for which nobody waits, is kept for a
+// moment: the next local contender gets it without a word to the backend then. It never outlasts
+// that moment, the word that others want the key, the link or the lease.
+bool linger_is_due(const struct broker *broker, const struct lock *lock);
+
+// Like handoff_begin(), for whoever comes.
+void linger_begin(struct broker *broker, struct lock *lock);
+
+// True while the vacant lock is kept so.
+bool lock_lingers(const struct broker *broker, const struct lock *lock);
+
 // Grants the vacant lock to its next contender; or sees to it that it can be; or gives it back.
 // False when there is nothing more to do now.
 bool handoff_attend(struct broker *broker, struct lock *lock);

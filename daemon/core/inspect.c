@@ -7,6 +7,7 @@
 
 #include "daemon/core/hold.h"
 #include "daemon/core/lease.h"
+#include "daemon/core/release.h"
 
 void hello_request(struct broker *broker, struct session *session, const struct request *request)
 {
@@ -195,6 +196,8 @@ void break_request(struct broker *broker, struct session *session, const struct 
         (void)broker_refuse(broker, session, &request->id, OP_BREAK, ERROR_DENIED);
         return;
     }
+    if (lock && lock->state == LOCK_VACANT) // nobody is to get the key that is going to be deleted
+        release_begin(broker, lock);
     if (lock_has_local_holder(lock))
         break_local(broker, session, request, lock);
     else

@@ -46,6 +46,7 @@ struct lock *lock_new(const char *name)
     TAILQ_INIT(&lock->waiters);
     TAILQ_INIT(&lock->tries);
     lock->run.since_ms = LB_NONE;
+    lock->lingers_until_ms = LB_NONE;
     return lock;
 }
 
@@ -57,6 +58,7 @@ void lock_move(struct lock *lock, enum lock_state state)
     lock->leaves = false;
     if (state != LOCK_HELD && state != LOCK_VACANT)
         lock->fences_left = 0;
+    lock->lingers_until_ms = LB_NONE;
     alarm_cancel(&lock->alarm);
     alarm_cancel(&lock->early_alarm);
 }

@@ -4,6 +4,7 @@
 //   IDLE -> ACQUIRING -> HELD -> RELEASING -> IDLE      the usual way
 //   ACQUIRING -> BLOCKED -> ACQUIRING                   held elsewhere, refused, or no answer
 //   HELD -> VACANT -> HELD                              handed on to the next local contender
+//   HELD -> VACANT -> RELEASING                         lingered, and nobody came
 //   HELD -> KEPT -> RELEASING or IDLE                   lost: must not move before its deadline
 #ifndef LB_CORE_LOCK_H
 #define LB_CORE_LOCK_H
@@ -105,6 +106,7 @@ struct lock {
     bool release_queues;       // the release that was sent last asked for a place in it
     bool leaves;               // releasing: nothing but the queue, the key never was ours
     bool turn_came;            // while an acquire was in flight
+    int64_t lingers_until_ms;  // vacant, and kept until then for who may come; LB_NONE: it is not
     int64_t gap_ms;            // when it was last left free on purpose
     int64_t outsider_until_ms; // until then somebody in no queue is taken to want it
     int64_t busy_ms;           // when it was last found held elsewhere

@@ -77,15 +77,19 @@ static void release_granted(struct broker *broker, struct claim *claim,
     fact->status = has_status ? request->status : NULL;
     fact->ms = broker->now_ms - claim->granted_ms;
     bool is_passed_on = handoff_is_due(broker, lock);
+    bool lingers = linger_is_due(broker, lock);
 
     hold_end(broker, claim);
     claim->state = CLAIM_RELEASING;
     call_open(&claim->call, claim->session, &request->id, OP_RELEASE);
     claim->session = NULL;
-    if (is_passed_on) {
+    if (is_passed_on || lingers) {
         broker->stats.released++;
         release_answer(broker, lock, "released", NULL);
-        handoff_begin(broker, lock);
+        if (lingers)
+            linger_begin(broker, lock);
+        else
+            handoff_begin(broker, lock);
         return;
     }
     release_begin(broker, lock);

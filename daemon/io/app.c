@@ -109,6 +109,7 @@ static struct broker_config broker_config_of(const struct app *app)
         .handoff_grants_max = config->handoff_grants_max,
         .handoff_time_max_ms = config->handoff_time_max_ms,
         .yield_after_ms = app->memory ? 0 : config->yield_after_ms, // nobody else is there
+        .linger_ms = config->linger_ms,
         .busy_cache_ms = config->busy_cache_ms,
         .waiters_key_max = config->waiters_key_max,
         .waiters_client_max = config->waiters_client_max,

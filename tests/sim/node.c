@@ -59,6 +59,7 @@ void node_init(struct node *node, struct world *world, int id)
         .fence_block = sim_below(node->sim, 4) ? 2 + sim_below(node->sim, 15) : 256,
         .handoff_grants_max = 1 + sim_below(node->sim, 16),
         .handoff_time_max_ms = 20 + sim_below(node->sim, 480),
+        .linger_ms = sim_below(node->sim, 2) ? 1 + sim_below(node->sim, 100) : 0,
         .yield_after_ms = sim_below(node->sim, 2) ? 200 + sim_below(node->sim, 4800) : 0,
         .busy_cache_ms = sim_below(node->sim, 4) ? 0 : sim_below(node->sim, 20),
         .server = "sim",

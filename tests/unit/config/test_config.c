@@ -26,6 +26,7 @@ START_TEST(test_defaults)
     ck_assert_int_eq(config.handoff_grants_max, 16);
     ck_assert_int_eq(config.handoff_time_max_ms, 100);
     ck_assert_int_eq(config.yield_after_ms, 5000);
+    ck_assert_int_eq(config.linger_ms, 0);
     ck_assert_int_eq(config.busy_cache_ms, 0);
     ck_assert_int_eq(config.waiters_key_max, 100000);
     ck_assert_int_eq(config.waiters_client_max, 16384);
@@ -52,6 +53,7 @@ static const struct {
     {"handoff_grants_max", "1", "1000000", "0", "1000001"},
     {"handoff_time_max", "1ms", "60s", "0", "60001"},
     {"yield_after", "0", "1h", NULL, "3600001"},
+    {"linger", "0", "1s", NULL, "1001"},
     {"busy_cache", "0s", "1s", NULL, "1001"},
     {"waiters_key_max", "1", "10000000", "0", "10000001"},
     {"waiters_client_max", "1", "1000000", "0", "1000001"},

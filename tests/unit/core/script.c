@@ -330,6 +330,7 @@ static void play_broker(struct world *world, const struct words *words)
         config->handoff_time_max_ms =
             words_number(words, "handoff_time_max", config->handoff_time_max_ms);
         config->yield_after_ms = words_number(words, "yield_after", config->yield_after_ms);
+        config->linger_ms = words_number(words, "linger", config->linger_ms);
         config->busy_cache_ms = words_number(words, "busy_cache", config->busy_cache_ms);
         config->waiters_key_max = words_number(words, "waiters_key_max", config->waiters_key_max);
         config->waiters_client_max =

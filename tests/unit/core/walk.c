@@ -40,6 +40,7 @@ void walk_init(struct walk *walk, uint64_t seed, bool has_text)
     walk->world.config.handoff_grants_max = 3;
     walk->world.config.handoff_time_max_ms = 100;
     walk->world.config.yield_after_ms = seed % 2 == 0 ? 0 : 400;
+    walk->world.config.linger_ms = seed % 3 == 0 ? 20 : 0;
     rng_init(&walk->rng, seed + 1);
     model_init(&walk->model, seed + 2, walk->world.now_ms);
     walk->next_session = WORLD_SESSIONS_MAX + 1;
