@@ -28,18 +28,43 @@ static void json_out_string(struct json_out *out, const char *text)
     json_out_bytes(out, text, strlen(text));
 }
 
-// Separates the value that follows from the one before.
-static void json_out_separate(struct json_out *out)
+// Where a value of at most `length` bytes goes, the comma before it written already; NULL after a
+// failure. One look at the buffer for each value, and none for its parts. json_out_commit() ends
+// it.
+static char *json_out_reserve(struct json_out *out, size_t length)
 {
+    char *at = NULL;
+
+    if (out->error == 0)
+        out->error = buf_reserve(out->buf, length + 1, &at);
+    if (out->error < 0)
+        return NULL;
     if (out->needs_comma)
-        json_out_bytes(out, ",", 1);
+        *at++ = ',';
+    return at;
+}
+
+// The value goes up to `end`.
+static void json_out_commit(struct json_out *out, const char *at, const char *end)
+{
+    buf_commit(out->buf, (size_t)(end - at) + out->needs_comma);
     out->needs_comma = true;
+}
+
+// Writes bytes that are a value, or begin one.
+static void json_out_value(struct json_out *out, const char *bytes, size_t length)
+{
+    char *at = json_out_reserve(out, length);
+
+    if (!at)
+        return;
+    memcpy(at, bytes, length);
+    json_out_commit(out, at, at + length);
 }
 
 static void json_out_begin(struct json_out *out, const char *bracket)
 {
-    json_out_separate(out);
-    json_out_bytes(out, bracket, 1);
+    json_out_value(out, bracket, 1);
     out->needs_comma = false;
 }
 
@@ -71,32 +96,38 @@ void json_out_array_end(struct json_out *out)
 
 void json_out_name(struct json_out *out, const char *name)
 {
-    json_out_separate(out);
-    json_out_bytes(out, "\"", 1);
-    json_out_string(out, name);
-    json_out_bytes(out, "\":", 2);
+    size_t length = strlen(name);
+    char *at = json_out_reserve(out, length + 3);
+
+    if (at) {
+        at[0] = '"';
+        memcpy(at + 1, name, length);
+        at[length + 1] = '"';
+        at[length + 2] = ':';
+        json_out_commit(out, at, at + length + 3);
+    }
     out->needs_comma = false;
 }
 
 void json_out_int(struct json_out *out, int64_t value)
 {
-    char digits[DECIMAL_BYTES_MAX];
-    size_t length = decimal_write(value, digits);
+    char *at = json_out_reserve(out, DECIMAL_BYTES_MAX);
 
-    json_out_separate(out);
-    json_out_bytes(out, digits, length);
+    if (at)
+        json_out_commit(out, at, at + decimal_write(value, at));
 }
 
 void json_out_bool(struct json_out *out, bool value)
 {
-    json_out_separate(out);
-    json_out_string(out, value ? "true" : "false");
+    if (value)
+        json_out_value(out, "true", 4);
+    else
+        json_out_value(out, "false", 5);
 }
 
 void json_out_null(struct json_out *out)
 {
-    json_out_separate(out);
-    json_out_string(out, "null");
+    json_out_value(out, "null", 4);
 }
 
 // Writes one ASCII character that can't stand for itself in a string.
@@ -124,8 +155,7 @@ void json_out_text(struct json_out *out, const char *text)
     size_t left = strlen(text);
     size_t plain = 0; // bytes at `text` that go out as they are
 
-    json_out_separate(out);
-    json_out_bytes(out, "\"", 1);
+    json_out_value(out, "\"", 1);
     while (plain < left) {
         size_t count = utf8_char_bytes(text + plain, left - plain);
 
