@@ -25,8 +25,8 @@ def registered():
 def expected():
     names = {f"unit.{path.parts[2]}" for path in source.c_files("tests") if path.parts[1] == "unit"}
     for path in source.files("tests", suffixes=(".py", ".c")):
-        match = re.fullmatch(r"tests/(?:integration/)?(integration|chaos|fault|waiting|tidy)/test_(\w+)\.py"
-                             r"|tests/(fuzz)/fuzz_(\w+)\.c", str(path))
+        match = re.fullmatch(r"tests/(?:integration/)?(integration|chaos|fault|waiting|tidy|bench)/"
+                             r"test_(\w+)\.py|tests/(fuzz)/fuzz_(\w+)\.c", str(path))
         if match:
             names.add(f"{match[1] or match[3]}.{match[2] or match[4]}")
     names |= {f"model.{path.stem}" for path in source.files("tests", suffixes=(".pml",))}
