@@ -500,6 +500,16 @@ static int acquired_read(const struct backend_op *op, const struct resp *reply,
     return 0;
 }
 
+// The short answer to renewals: the server's time, and all are renewed.
+static int renewed_read(const struct backend_op *op, const struct resp *reply,
+                        struct backend_outcome *ret_outcome)
+{
+    if (reply->integer < 0 || reply->integer > LB_INTEGER_MAX)
+        return -EPROTO;
+    ret_outcome->server_ms = reply->integer;
+    return renewal_read(op, STATUS_YES, ret_outcome);
+}
+
 // The short answer to a release: 1, and nobody was given a turn.
 static int released_read(const struct resp *reply, struct backend_outcome *ret_outcome)
 {
@@ -518,6 +528,8 @@ int command_read(const struct token_maker *maker, const struct backend_op *op,
 
     if (op->kind == BACKEND_ACQUIRE && reply->kind == RESP_TEXT)
         return acquired_read(op, reply, ret_outcome);
+    if (op->kind == BACKEND_RENEW && reply->kind == RESP_INTEGER)
+        return renewed_read(op, reply, ret_outcome);
     if (op->kind == BACKEND_RELEASE && reply->kind == RESP_INTEGER)
         return released_read(reply, ret_outcome);
     if (reply->kind != RESP_ARRAY || !item_is(reply, 0, RESP_INTEGER) ||

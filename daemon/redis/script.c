@@ -250,7 +250,8 @@ static const char acquire_text[] = SCRIPT_TIME ACQUIRE_FREE SCRIPT_NOW "if " SCR
 // their ttls unless all have the same, then how many fences each wants unless none does. A lock
 // that got fences is answered with the first of them in place of its status. Without memory in the
 // server what is there is still renewed: that needs none. GT never touches a key without expiry,
-// and answers 0 also when the key has longer to live.
+// and answers 0 also when the key has longer to live. The usual case: all have the same ttl, none
+// wants fences, and all are renewed; only the time is answered.
 static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
     "local count = #KEYS - 2\n"
     "local results = {now}\n"
@@ -285,7 +286,16 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "local common = ARGV[6] ~= '' and ARGV[6]\n"
                    "local ttls = 6 + count\n"
                    "local fences = common and ttls or ttls + count\n"
-                   "for i = 1, count do\n"
+                   "local done = 0\n"
+                   "if common and not ARGV[fences + 1] then\n"
+                   "  while done < count and values[done + 1] == ARGV[7 + done] and\n"
+                   "        redis.pcall('PEXPIRE', KEYS[3 + done], common, 'GT') == 1 do\n"
+                   "    done = done + 1\n"
+                   "  end\n"
+                   "  if done == count then return now end\n"
+                   "end\n"
+                   "for i = 1, done do results[1 + i] = 1 end\n"
+                   "for i = done + 1, count do\n"
                    "  local key, value, token = KEYS[2 + i], values[i], ARGV[6 + i]\n"
                    "  local ttl = common or ARGV[ttls + i]\n"
                    "  local wanted = ARGV[fences + i]\n"

@@ -199,15 +199,21 @@ static bool reply_has_time(const redisReply *reply)
            reply->element[0]->type == REDIS_REPLY_INTEGER;
 }
 
-// The short answers: to an acquire the time in microseconds, to a release a status.
+// The short answers: to an acquire the time in microseconds, to renewals the time in milliseconds,
+// to a release a status.
 static bool reply_is_clock(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_STRING;
 }
 
+static bool reply_is_time(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_INTEGER && reply->integer > 1000000000000;
+}
+
 static int64_t reply_status(const redisReply *reply)
 {
-    if (reply_is_clock(reply))
+    if (reply_is_clock(reply) || reply_is_time(reply))
         return 1;
     if (reply->type == REDIS_REPLY_INTEGER)
         return reply->integer;
@@ -218,6 +224,8 @@ static int64_t reply_time_ms(const struct pair *pair, const redisReply *reply)
 {
     if (reply_is_clock(reply))
         return strtoll(reply->str, NULL, 10) / 1000;
+    if (reply_is_time(reply))
+        return reply->integer;
     return reply_has_time(reply) ? reply->element[0]->integer : server_wall_ms(pair->server);
 }
 

@@ -267,7 +267,8 @@ static int read_reply(enum backend_op_kind kind, const char *bytes, size_t index
     struct resp *reply;
     int rc;
 
-    *ret_outcome = (struct backend_outcome){.result = RESULT_UNKNOWN, .server_ms = LB_NONE};
+    *ret_outcome =
+        (struct backend_outcome){.result = RESULT_UNKNOWN, .server_ms = LB_NONE, .fences = 0};
     ck_assert_int_eq(resp_reader_init(&reader), 0);
     ck_assert_int_eq(resp_reader_feed(&reader, bytes, strlen(bytes)), 0);
     ck_assert_int_eq(resp_reader_next(&reader, &reply), RESP_E_REPLY);
@@ -344,7 +345,15 @@ START_TEST(test_read_short)
     ck_assert_int_eq(outcome.server_ms, LB_NONE);
     ck_assert(!outcome.gave_turn);
     ck_assert_int_eq(read_reply(BACKEND_RELEASE, ":0\r\n", 0, 1, &outcome), -EPROTO);
-    ck_assert_int_eq(read_reply(BACKEND_RENEW, ":1\r\n", 0, 1, &outcome), -EPROTO);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(read_reply(BACKEND_RENEW, NOW, i, 2, &outcome), 0);
+        ck_assert_int_eq(outcome.result, RESULT_OK);
+        ck_assert_int_eq(outcome.server_ms, 1700000000123);
+        ck_assert(!outcome.was_missing);
+        ck_assert_int_eq(outcome.fences, 0);
+    }
+    ck_assert_int_eq(read_reply(BACKEND_RENEW, ":-1\r\n", 0, 1, &outcome), -EPROTO);
+    ck_assert_int_eq(read_reply(BACKEND_RENEW, ":9007199254740992\r\n", 0, 1, &outcome), -EPROTO);
     ck_assert_int_eq(read_reply(BACKEND_RENEW, "$2\r\n51\r\n", 0, 1, &outcome), -EPROTO);
 }
 END_TEST
@@ -510,7 +519,7 @@ static const struct {
     {BACKEND_ACQUIRE, "*2\r\n" NOW ":7\r\n"},
     {BACKEND_ACQUIRE, "*3\r\n" NOW ":3\r\n:1\r\n"},
     {BACKEND_ACQUIRE, "*3\r\n" NOW ":4\r\n:1\r\n"},
-    {BACKEND_RENEW, ":1\r\n"},
+    {BACKEND_RENEW, "+1\r\n"},
     {BACKEND_RENEW, "*0\r\n"},
     {BACKEND_RENEW, "*1\r\n" NOW},
     {BACKEND_RENEW, "*3\r\n" NOW ":1\r\n:1\r\n"},
