@@ -22,7 +22,7 @@ PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libhiredis-dev l
 libinih-dev libbsd-dev libmd-dev libsystemd-dev scdoc redis-server"
 TEST_PACKAGES="make check libsubunit-dev clang clang-format libclang-rt-14-dev python3
 python3-pytest python3-redis shellcheck mandoc gcovr spin liblua5.1-0-dev faketime
-nftables iproute2 util-linux"
+nftables iproute2 util-linux valgrind"
 
 say() {
     printf '\n== %s\n' "$*"

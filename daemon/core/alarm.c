@@ -19,16 +19,13 @@ LB_TREE_GENERATE(alarm_tree, alarm, entry, alarm_compare)
 void alarm_queue_init(struct alarm_queue *queue)
 {
     RB_INIT(&queue->tree);
+    queue->first = NULL;
     queue->next_order = 1;
 }
 
 struct alarm *alarm_queue_first(const struct alarm_queue *queue)
 {
-    struct alarm *alarm = RB_ROOT(&queue->tree);
-
-    while (alarm && RB_LEFT(alarm, entry))
-        alarm = RB_LEFT(alarm, entry);
-    return alarm;
+    return queue->first;
 }
 
 void alarm_set(struct alarm *alarm, struct alarm_queue *queue, int64_t due_ms)
@@ -41,12 +38,16 @@ void alarm_set(struct alarm *alarm, struct alarm_queue *queue, int64_t due_ms)
     struct alarm *twin = RB_INSERT(alarm_tree, &queue->tree, alarm);
 
     lb_assert(!twin);
+    if (!queue->first || alarm_compare(alarm, queue->first) < 0)
+        queue->first = alarm;
 }
 
 void alarm_cancel(struct alarm *alarm)
 {
     if (!alarm->queue)
         return;
+    if (alarm == alarm->queue->first)
+        alarm->queue->first = RB_NEXT(alarm_tree, &alarm->queue->tree, alarm);
     RB_REMOVE(alarm_tree, &alarm->queue->tree, alarm);
     alarm->queue = NULL;
 }

@@ -22,6 +22,7 @@ RB_HEAD(alarm_tree, alarm);
 
 struct alarm_queue {
     struct alarm_tree tree;
+    struct alarm *first; // of the tree: it is asked for many times in each step
     uint64_t next_order;
 };
 
