@@ -12,7 +12,7 @@ foreach(length IN ITEMS short full)
   add_dependencies(${target} bench_load lockbrokerd)
 endforeach()
 
-foreach(name IN ITEMS records smoke)
+foreach(name IN ITEMS commands records smoke)
   add_test(NAME bench.${name}
     COMMAND /usr/bin/python3 -m pytest -q -p no:cacheprovider --rootdir "${CMAKE_CURRENT_SOURCE_DIR}"
       "${CMAKE_CURRENT_SOURCE_DIR}/test_${name}.py")
