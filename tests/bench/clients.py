@@ -82,8 +82,14 @@ def memory_of_connections(setting, n):
 
 
 def memory_of_locks(setting, n):
-    found = holding.hold(setting, cases.PEERS["lockbroker"], n, 30000)
-    return {"n": found["n"], "kb_each": found["kb_per_lock"]}
+    n = max(int(n * setting.scale), 1)
+    with servers.World(setting.programs) as world:
+        broker = world.brokers(1)[0]
+        empty_kb = servers.rss_kb(broker.pid)
+        with holding.holding(setting, world, cases.PEERS["lockbroker"], [broker], n, 30000) as holder:
+            found = {"n": n, "kb_each": (servers.rss_kb(broker.pid) - empty_kb) / n}
+            holder.end()
+    return found
 
 
 class Idle:

@@ -8,22 +8,22 @@ import select
 import socket
 import subprocess
 import time
+from dataclasses import replace
 
 import measure
 import records
 import servers
 
 TOLD_S = 180  # how long it may take to acquire a hundred thousand locks
-RENEW_DIVISOR = 3  # a lock is renewed each third of its ttl
 PING_EACH_NS = 1000000
 
 
 class Holder:
     """A load program that holds locks until it is told to end."""
 
-    def __init__(self, setting, world, peer, brokers, n, ttl_ms):
+    def __init__(self, setting, world, peer, brokers, n, ttl_ms, key="bench:hold"):
         setting.check(peer)
-        argv = measure.program_of(setting, peer, world, brokers, "--key", "bench:hold",
+        argv = measure.program_of(setting, peer, world, brokers, "--key", key,
                                   "--hold-many", n, "--ttl-ms", ttl_ms)
         self.process = measure.start(setting, world, argv, stdin=subprocess.PIPE)
         self.told = self._line()
@@ -57,9 +57,9 @@ class Holder:
 
 
 @contextlib.contextmanager
-def holding(setting, world, peer, brokers, n, ttl_ms):
+def holding(setting, world, peer, brokers, n, ttl_ms, **options):
     """Something that holds n locks, killed if what is done meanwhile fails."""
-    holder = Holder(setting, world, peer, brokers, n, ttl_ms)
+    holder = Holder(setting, world, peer, brokers, n, ttl_ms, **options)
     try:
         if holder.told["held"] != n:
             raise measure.Failed(f"holds {holder.told} of {n}")
@@ -71,13 +71,13 @@ def holding(setting, world, peer, brokers, n, ttl_ms):
 
 def first_lock_kb(setting, world, peer, ttl_ms):
     """The memory of a load program of a peer that holds one lock."""
-    with holding(setting, world, peer, [], 1, ttl_ms) as holder:
+    with holding(setting, world, peer, [], 1, ttl_ms, key="bench:first") as holder:
         return servers.rss_kb(holder.pid)
 
 
-def window_s(setting, ttl_ms):
+def window_s(setting, peer, ttl_ms):
     """Whole periods of renewals, so that each lock is renewed equally often."""
-    period_s = ttl_ms / 1000 / RENEW_DIVISOR
+    period_s = ttl_ms / 1000 * peer.renews_after
     if setting.scale < 1:
         return setting.hold_s
     return period_s * max(1, round(setting.hold_s / period_s))
@@ -106,17 +106,23 @@ def renewing(peer, before, after, ttl_ms):
 
 def look(setting, world, peer, brokers, holder, ttl_ms):
     """What it costs to hold the locks for a while."""
+    world.redis_forget()
     before = measure.usage(world, brokers)
+    before["client"] = {"cpu_ns": servers.cpu_ns(holder.pid)}
     began = time.monotonic()
-    own = {"cpu_ns": servers.cpu_ns(holder.pid)}
-    time.sleep(window_s(setting, ttl_ms))
+    time.sleep(window_s(setting, peer, ttl_ms))
     seconds = time.monotonic() - began
     after = measure.usage(world, brokers)
-    found = {"redis_cpu_percent": percent(after["redis"], before["redis"], seconds),
-             "client_cpu_percent": percent({"cpu_ns": servers.cpu_ns(holder.pid)}, own, seconds)}
+    after["client"] = {"cpu_ns": servers.cpu_ns(holder.pid)}
+    found = {f"{name}_cpu_percent": percent(after[name], before[name], seconds)
+             for name in ("redis", "client")}
     for now, then in zip(after["brokers"], before["brokers"]):
         found["daemon_cpu_percent"] = percent(now, then, seconds)
-    return found | renewing(peer, before, after, ttl_ms)
+    found |= renewing(peer, before, after, ttl_ms) | world.redis_script_times()
+    if found["renewals"]:
+        local_percent = found["client_cpu_percent"] + found.get("daemon_cpu_percent", 0)
+        found["cpu_us_per_renewal"] = local_percent * 1e4 * seconds / found["renewals"]
+    return found
 
 
 def hold(setting, peer, n, ttl_ms):
@@ -163,7 +169,7 @@ def stall(setting, peer, n, ttl_ms):
         brokers = world.brokers(peer.daemons) if peer and peer.daemons else []
         held = holding(setting, world, peer, brokers, n, ttl_ms) if peer else contextlib.nullcontext()
         with held as holder:
-            taken = ping_latencies(world.redis.path, window_s(setting, ttl_ms))
+            taken = ping_latencies(world.redis.path, setting.hold_s)
             lost = holder.end() if holder else 0
     found = records.spread("ping", taken, 1000) | {"lost": lost}
     found["ping_quantiles_us"] = [taken_ns / 1000 for taken_ns in records.quantiles(taken)]
@@ -172,6 +178,7 @@ def stall(setting, peer, n, ttl_ms):
 
 def busy(setting, world, case, peer, n, number):
     """Renewals of many locks at a daemon that is busy with others, all on one core."""
+    case = replace(case, length=setting.hold_s * 1000 / setting.run_ms)
     n = int(n * setting.scale)
     brokers = world.brokers(1)
     key = f"bench:busy:{n}:{number}"

@@ -36,6 +36,7 @@ class Setting:
     scale: float = 1  # of the numbers of locks and clients
     hold_s: float = 3  # how long held locks are looked at
     kills: int = 50
+    lengthy: bool = False  # also the cases that take long and say little new
     languages: tuple = ("bench_load", "peer_redis_py.py", "peer_node.js")
     node_path: str = ""
 
@@ -114,15 +115,18 @@ def lateness(before, after, ttl_ms):
         histogram = servers.less(now["histograms"]["renewal_late_ms"],
                                  then["histograms"]["renewal_late_ms"])
         for percent in (50, 99, 100):
+            late_ms = servers.told(histogram, percent)
             name = f"late_p{percent}_ms" if percent < 100 else "late_max_ms"
-            found[name] = max(found.get(name, 0), servers.told(histogram, percent))
+            if late_ms is not None:
+                found[name] = max(found.get(name, 0), late_ms)
     if found:
-        found["late_max_to_margin"] = found["late_max_ms"] / margin_ms(ttl_ms)
+        found["margin_ms"] = margin_ms(ttl_ms)
+        found["late_max_to_margin"] = found["late_max_ms"] / found["margin_ms"]
     return found
 
 
 def costs(peer, before, after, cycles, client_s):
-    """What a cycle cost. `cycles` are all, also those of the warm-up."""
+    """What a cycle cost, of all, also those of the warm-up."""
     if not cycles:
         return {}
     redis_before, redis_after = before["redis"], after["redis"]
@@ -143,25 +147,29 @@ def costs(peer, before, after, cycles, client_s):
     return found
 
 
-def load(setting, world, case, peer, key, brokers=None, contenders=None):
+def load(setting, world, case, peer, key, brokers=None):
     """Runs the cycles of a case for a peer; returns its figures."""
     setting.check(peer)
     if brokers is None:
         brokers = world.brokers(peer.daemons, **dict(peer.options)) if peer.daemons else []
-    contenders = contenders or case.contenders
-    run_ms = int(setting.run_ms * case.length)
+    run_ms = setting.warm_ms + int(setting.run_ms * case.length)
     path = world.path("records")
     argv = program_of(setting, peer, world, brokers, "--records", path, "--key", key,
-                      "--contenders", contenders, "--shape", peer.shape or case.shape,
+                      "--contenders", case.contenders, "--shape", peer.shape or case.shape,
                       "--keys", "one" if case.one_key else "distinct", "--hold-us", case.hold_us,
-                      "--ttl-ms", case.ttl_ms, "--warm-ms", setting.warm_ms, "--run-ms", run_ms)
+                      "--ttl-ms", case.ttl_ms, "--run-ms", run_ms)
     before = usage(world, brokers)
-    told, client_s = run_program(setting, world, argv, (setting.warm_ms + run_ms) / 1000 + GRACE_S)
+    told, client_s = run_program(setting, world, argv, run_ms / 1000 + GRACE_S)
     after = usage(world, brokers)
     cycles = records.read(path)
-    found = records.figures(cycles, contenders, told["began_ns"], told["ended_ns"], case.one_key,
+    began_ns = told["began_ns"] + setting.warm_ms * 1000000
+    found = records.figures(cycles, case.contenders, began_ns, told["ended_ns"], case.one_key,
                             max(peer.daemons, 1))
-    found |= costs(peer, before, after, cycles.count * (setting.warm_ms + run_ms) / run_ms, client_s)
+    found |= costs(peer, before, after, cycles.count, client_s)
+    if found.get("between_daemons_share"):
+        found["commands_per_handoff_between_daemons"] = \
+            found["commands_per_cycle"] / found["between_daemons_share"]
+    found |= lateness(before, after, case.ttl_ms)
     found |= {"errors": sum(told["errors"].values()), "lost": told["lost"]}
     if told["errors"]:
         found["error_names"] = told["errors"]

@@ -1,14 +1,16 @@
 """Figures from the records of a run: each is defined once, here, for all peers.
 
 A record is five 64-bit numbers: contender, asked, granted, releasing, released, all times in ns of
-one clock. A load program writes those of the cycles that began after the warm-up and ended.
+one clock. A load program is told of no warm-up, and writes all cycles from the first one on: else the
+holders whose asking was part of the warm-up would be missing between two others. What counts is
+when the lock was granted: within the span that is measured.
 """
 
 import math
 from array import array
 
 FIELDS = 5
-QUANTILES = range(101)
+QUANTILES = (*range(100), 99.5, 99.9, 100)
 
 
 class Records:
@@ -38,7 +40,7 @@ def percentile(ordered, percent):
 
 
 def quantiles(values):
-    """From the least to the largest, a hundredth at a time, for a plot."""
+    """From the least to the largest, a hundredth at a time and at the end finer, for a plot."""
     ordered = sorted(values)
     return [percentile(ordered, percent) for percent in QUANTILES] if ordered else []
 
@@ -61,18 +63,15 @@ def jain(shares):
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
 
 
-def gaps(records, daemons=1, only_between=False):
-    """From the releasing of one to the grant of the next; a time below 0 is an overlap.
+def gaps(records, daemons=0, began_ns=0):
+    """From the releasing of one contender to the grant of another; a time below 0 is an overlap.
 
-    Of several daemons contender i uses the i-th, modulo their number; `only_between` leaves out
-    what a daemon handed on to a client of its own.
+    Who gets the lock again itself hands nothing on. With several daemons contender i uses the i-th,
+    modulo their number, and only what goes from one daemon to another counts.
     """
-    found = []
-    for i in range(1, records.count):
-        same = records.contender[i] % daemons == records.contender[i - 1] % daemons
-        if not (only_between and same):
-            found.append(records.granted[i] - records.releasing[i - 1])
-    return found
+    who = [contender % daemons for contender in records.contender] if daemons else records.contender
+    return [records.granted[i] - records.releasing[i - 1] for i in range(1, records.count)
+            if who[i] != who[i - 1] and records.granted[i] >= began_ns]
 
 
 def overlaps(records):
@@ -96,16 +95,22 @@ def overlaps_by_contender(records):
     return found
 
 
-def waits(records, contenders, began_ns, ended_ns):
-    """From asking to the grant. Who waits at the end counts with how long it did so far.
+def unserved(records, contenders, began_ns, ended_ns):
+    """How long those that wait at the end did so far.
 
     Else those that starve would be left out, and a lock that starves many would look fast.
     """
     since = [began_ns] * contenders
     for contender, released in zip(records.contender, records.released):
         since[contender] = released
-    unserved = [ended_ns - last for last in since if last < ended_ns]
-    return [g - a for a, g in zip(records.asked, records.granted)] + unserved
+    return [ended_ns - last for last in since if last < ended_ns]
+
+
+def within(records, began_ns, ended_ns):
+    """Those whose grant counts."""
+    return Records(row for row in zip(records.contender, records.asked, records.granted,
+                                      records.releasing, records.released)
+                   if began_ns <= row[2] <= ended_ns)
 
 
 def latencies(records):
@@ -117,14 +122,18 @@ def latencies(records):
 
 
 def figures(records, contenders, began_ns, ended_ns, one_key, daemons=1):
-    """All figures of a run. Without a cycle there are those alone that say so."""
-    acquire, release, cycle = latencies(records)
+    """All figures of a run, of which the span from `began` to `ended` is measured.
+
+    Without a cycle in it there are those alone that say so.
+    """
+    counted = within(records, began_ns, ended_ns)
+    acquire, release, cycle = latencies(counted)
     grants = [0] * contenders
-    for contender in records.contender:
+    for contender in counted.contender:
         grants[contender] += 1
     found = {
-        "cycles": records.count,
-        "cycles_per_s": records.count / ((ended_ns - began_ns) / 1e9),
+        "cycles": counted.count,
+        "cycles_per_s": counted.count / ((ended_ns - began_ns) / 1e9),
         "jain": jain(grants),
         "contenders_without": grants.count(0),
         "overlaps": overlaps(records) if one_key else overlaps_by_contender(records),
@@ -132,25 +141,34 @@ def figures(records, contenders, began_ns, ended_ns, one_key, daemons=1):
     found |= spread("acquire", acquire, 1000)
     found |= spread("release", release, 1000)
     found |= spread("cycle", cycle, 1000)
-    if one_key and records.count:
-        waited = waits(records, contenders, began_ns, ended_ns)
-        found |= contended(records, waited, contenders, daemons)
+    if one_key and counted.count:
+        waited = acquire + unserved(records, contenders, began_ns, ended_ns)
+        found |= waiting(counted, waited, contenders)
+        found |= handing_on(records, began_ns, ended_ns, daemons)
     return found
 
 
-def contended(records, waited, contenders, daemons):
-    """What there is to tell of a key that all want."""
-    holds = sorted(r - g for g, r in zip(records.granted, records.releasing))
+def waiting(counted, waited, contenders):
+    """How long it takes to get a key that all want."""
+    holds = sorted(r - g for g, r in zip(counted.granted, counted.releasing))
     found = spread("wait", waited, 1000000)
-    between = gaps(records)
-    found |= spread("gap", between, 1000, (50, 99))
-    found["gap_quantiles_us"] = [gap / 1000 for gap in quantiles(between)]
-    found["wait_quantiles_ms"] = [wait / 1e6 for wait in quantiles(waited)]
+    found["wait_quantiles_ms"] = [round(wait / 1e6, 5) for wait in quantiles(waited)]
     # All others have it once in between, and handing it on takes no time.
     ideal_ns = (contenders - 1) * percentile(holds, 50)
     found["wait_ideal_ms"] = ideal_ns / 1e6
     if ideal_ns:
         found["wait_p99_to_ideal"] = percentile(sorted(waited), 99) / ideal_ns
+    return found
+
+
+def handing_on(records, began_ns, ended_ns, daemons):
+    """How a key that all want goes from one to the next."""
+    between = gaps(records, 0, began_ns)
+    found = spread("gap", between, 1000, (50, 99))
+    found["gap_quantiles_us"] = [round(gap / 1000, 3) for gap in quantiles(between)]
+    found["handoffs_per_s"] = len(between) / ((ended_ns - began_ns) / 1e9)
     if daemons > 1:
-        found |= spread("gap_between_daemons", gaps(records, daemons, True), 1000, (50, 99))
+        across = gaps(records, daemons, began_ns)
+        found |= spread("gap_between_daemons", across, 1000, (50, 99))
+        found["between_daemons_share"] = len(gaps(records, daemons)) / records.count
     return found

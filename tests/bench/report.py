@@ -14,12 +14,17 @@ import servers
 DISTINCT = ("cycles_per_s", "cycle_p50_us", "cycle_p90_us", "cycle_p99_us", "cycle_max_us",
             "acquire_p50_us", "release_p50_us", "commands_per_cycle", "redis_cpu_us_per_cycle",
             "daemon_cpu_us_per_cycle", "client_cpu_us_per_cycle")
-ONE_KEY = ("cycles_per_s", "gap_p50_us", "gap_p99_us", "wait_p50_ms", "wait_p99_ms", "wait_max_ms",
+ONE_KEY = ("cycles_per_s", "handoffs_per_s", "gap_p50_us", "gap_p99_us", "wait_p50_ms", "wait_p99_ms", "wait_max_ms",
            "jain", "contenders_without", "gap_between_daemons_p50_us",
-           "commands_per_cycle", "redis_cpu_us_per_cycle", "daemon_cpu_us_per_cycle")
+           "commands_per_cycle", "commands_per_handoff_between_daemons", "redis_cpu_us_per_cycle", "daemon_cpu_us_per_cycle")
+HOLD = ("daemon_cpu_percent", "client_cpu_percent", "redis_cpu_percent", "cpu_us_per_renewal",
+        "redis_us_per_renewal", "commands_per_1000_renewals", "script_p50_us", "script_p99_us",
+        "script_p999_us", "kb_per_lock", "lost", "late_p50_ms", "late_p99_ms", "late_max_ms",
+        "late_max_to_margin", "renewals", "acquire_all_s")
 BUSY = ("cycles_per_s", "cycle_p50_us", "cycle_p99_us", "kb_per_connection", "late_p50_ms",
         "late_p99_ms", "late_max_ms", "late_max_to_margin", "renewals", "lost")
 FIRST = {"alone": "cycle_p50_us", "alone-tcp": "cycle_p50_us", "stall": "ping_p99_us"}
+LATE = cases.at_most("late_max_to_margin", 0.25)
 OTHERS = re.compile(r"raw|redis|redlock|blpop|flock")
 UNITS = {"us": "µs", "ms": "ms", "s": "s", "kb": "KB"}
 
@@ -145,6 +150,14 @@ def versions(setting):
             "node": version_of("node", "--version"), **package_versions(setting.node_path)}
 
 
+def judge_lateness(results):
+    """The latest renewal of all cases that had any."""
+    rounds = [each | {"round": 0} for case in results.values() for peer in case.values()
+              for each in peer if LATE.figure in each]
+    row = judge(LATE, "every case", {LATE.peer: rounds})
+    return row | {"verdict": "ok" if row["largest"] <= LATE.limit else "missed"} if rounds else row
+
+
 def whole(run, options, took_s):
     every = [*cases.LOADS, *scenes.SCENES]
     found = {"length": options.length or "short", "took_s": round(took_s), "machine": machine(),
@@ -160,6 +173,7 @@ def whole(run, options, took_s):
                       for label, rounds in results.items()}}
         targets = getattr(case, "targets", ()) or cases.SCENE_TARGETS.get(case.name, ())
         found["targets"] += [judge(target, case.name, results) for target in targets]
+    found["targets"].append(judge_lateness(run.results))
     return found
 
 
@@ -191,6 +205,8 @@ def columns_of(case, peers):
     load = next((each for each in cases.LOADS if each.name == case), None)
     if load:
         names = ONE_KEY if load.one_key else DISTINCT
+    elif case.startswith("hold-"):
+        names = HOLD
     elif case in ("busy", "idle"):
         names = BUSY
     else:
@@ -238,7 +254,7 @@ def document(found):
 def write(run, options, took_s):
     found = whole(run, options, took_s)
     with open(os.path.join(options.out, "results.json"), "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=1)
+        json.dump(found, file)
         file.write("\n")
     with open(os.path.join(options.out, "table.md"), "w", encoding="utf-8") as file:
         file.write(document(found))

@@ -22,7 +22,7 @@ class Scene:
     n: int = MANY
     ttl_ms: int = 3000
     peers: tuple = ()
-    lengthy: bool = False  # left out of the short run
+    lengthy: bool = False
 
 
 def in_turn(run, scene, labels, act):

@@ -92,9 +92,11 @@ class Line:
 
 
 def told(counts, percent):
-    """A percentile of a histogram's observations, as the bound that they are not above."""
+    """A percentile of a histogram's observations, as the bound that they are not above, or None."""
     bounds, numbers = counts["bounds"], counts["counts"]
     left = sum(numbers) * percent / 100
+    if not left:
+        return None
     for bound, number in zip([*bounds, float("inf")], numbers):
         left -= number
         if left <= 0:
@@ -174,6 +176,15 @@ class World:
                 self.sets[name] = [Broker(self.lab.daemon(url, log_level="notice", **options))
                                    for _ in range(count)]
         return self.sets[name]
+
+    def redis_forget(self):
+        """Begins Redis' statistics anew, so that those which are no sums are of what follows."""
+        self.redis.client.config_resetstat()
+
+    def redis_script_times(self):
+        """How long each call of a script kept Redis from doing anything else."""
+        found = self.redis.client.info("latencystats").get("latency_percentiles_usec_evalsha", {})
+        return {f"script_{name.replace('.', '')}_us": float(us) for name, us in found.items()}
 
     def redis_usage(self):
         """CPU time, and calls and time by command."""

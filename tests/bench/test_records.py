@@ -25,7 +25,7 @@ def test_percentile_is_the_nearest_rank():
 
 def test_quantiles_begin_with_the_least_and_end_with_the_largest():
     found = records.quantiles([5, 1, 3])
-    assert (found[0], found[50], found[100], len(found)) == (1, 3, 5, 101)
+    assert (found[0], found[50], found[-1], len(found)) == (1, 3, 5, len(records.QUANTILES))
     assert records.quantiles([]) == []
 
 
@@ -57,14 +57,19 @@ def test_distinct_keys_do_not_overlap():
 
 def test_gaps_between_daemons():
     rows = made((0, 0, 10, 20, 21), (2, 0, 25, 30, 31), (1, 0, 37, 40, 41), (3, 0, 42, 50, 51))
-    assert records.gaps(rows, 2) == [5, 7, 2]
-    assert records.gaps(rows, 2, True) == [7]
+    assert records.gaps(rows) == [5, 7, 2]
+    assert records.gaps(rows, 2) == [7]
+
+
+def test_who_gets_the_lock_again_hands_nothing_on():
+    rows = made((0, 0, 10, 20, 21), (0, 22, 25, 30, 31), (1, 0, 37, 40, 41))
+    assert records.gaps(rows) == [7]
 
 
 def test_figures_of_one_key():
-    found = records.figures(made(*FAIR), 2, 0, 337, True)
+    found = records.figures(made(*FAIR), 2, 0, 449, True)
     assert found["cycles"] == 4
-    assert found["cycles_per_s"] == pytest.approx(4e9 / 337)
+    assert found["cycles_per_s"] == pytest.approx(4e9 / 449)
     assert (found["jain"], found["contenders_without"], found["overlaps"]) == (1, 0, 0)
     assert found["acquire_p50_us"] == pytest.approx(0.114)  # of 10, 120, 114, 114
     assert found["acquire_max_us"] == pytest.approx(0.120)
@@ -73,7 +78,14 @@ def test_figures_of_one_key():
     assert found["gap_p50_us"] == found["gap_max_us"] == pytest.approx(0.010)
     assert found["wait_ideal_ms"] == pytest.approx(100e-6)
     assert found["wait_p99_to_ideal"] == pytest.approx(1.2)
+    assert found["handoffs_per_s"] == pytest.approx(3e9 / 449)
     assert "gap_between_daemons_p50_us" not in found
+
+
+def test_figures_of_two_daemons():
+    found = records.figures(made(*FAIR), 2, 0, 449, True, daemons=2)
+    assert found["gap_between_daemons_p99_us"] == pytest.approx(0.010)
+    assert found["between_daemons_share"] == 0.75
 
 
 def test_who_gets_nothing_counts():
@@ -83,9 +95,18 @@ def test_who_gets_nothing_counts():
     assert found["wait_max_ms"] == pytest.approx(1000e-6)
 
 
-def test_waits_are_those_that_ended_and_those_that_did_not():
+def test_unserved_are_those_that_wait_at_the_end():
     rows = made((0, 0, 700, 710, 720), (1, 50, 730, 740, 1000))
-    assert sorted(records.waits(rows, 3, 0, 1000)) == [280, 680, 700, 1000]
+    assert records.unserved(rows, 3, 100, 1000) == [280, 900]
+
+
+def test_what_was_granted_in_the_warm_up_is_no_figure_but_known_to_have_been():
+    found = records.figures(made(*FAIR), 2, 120, 1120, True)
+    assert found["cycles"] == 3
+    assert found["cycles_per_s"] == 3e6
+    assert found["acquire_max_us"] == pytest.approx(0.120)
+    assert found["handoffs_per_s"] == 3e6
+    assert records.figures(made(*FAIR), 2, 0, 339, True)["cycles"] == 3
 
 
 def test_figures_of_nothing():
