@@ -10,13 +10,8 @@
 
 #define REQUEST_E_REFUSED 1 // the line is no request; the refusal says why
 
-// Makes ready for request_parse(), on the thread that calls it: takes all the memory that it will
-// need, once. It changes the allocation functions of jansson for the whole process, so it is for
-// the broker, not for a library. Returns 0 or -ENOMEM.
-int request_parser_init(void) LB_MUST_CHECK;
-
 // Parses one line (without its newline; it need not be ended by NUL). It takes no memory, so there
-// is none that could be missing; it is not to be called before request_parser_init().
+// is none that could be missing.
 // Returns 0 and fills *ret_request, every member of it, texts up to their NUL; or REQUEST_E_REFUSED
 // and fills *ret_refusal with the error reply to send: error, message, field, limit, and id and op
 // as far as they are known. Its texts are static or lie in *ret_request, which holds nothing else

@@ -1,21 +1,14 @@
 // Requests from JSON, driven by the table of fields. What is checked here is the form of each field
-// by itself; whatever needs an option or the state of a lock is the core's. For the broker alone:
-// it sets the allocation functions of jansson.
+// by itself; whatever needs an option or the state of a lock is the core's.
 #include "proto/request.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/json_arena.h"
-#include "proto/json_scan.h"
+#include "proto/json_in.h"
 #include "proto/reply.h"
 #include "proto/request_field.h"
-
-// Enough for any line that json_scan() passes: the most is taken by an array of empty objects, some
-// 80 bytes for each byte of the line.
-#define REQUEST_ARENA_BYTES ((size_t)128 * LB_REQUEST_LINE_BYTES_MAX)
 
 // Writes the sentence about a field, which names it, so that it can be read alone. Returns it.
 static const char *wrong(struct request *request, const char *name, const char *what)
@@ -40,32 +33,28 @@ static const char *wrong_range(struct request *request, const struct field *fiel
 
 // Each of the parsers below returns NULL, or the sentence that says what is wrong with the value.
 
-static const char *parse_integer(const json_t *value, const struct field *field,
+static const char *parse_integer(const struct json_value *value, const struct field *field,
                                  struct request *request, void *ret_integer)
 {
-    json_type type = json_typeof(value);
-    int64_t integer;
+    int64_t integer = value->integer;
 
-    if (type == JSON_REAL)
+    if (value->kind == JSON_KIND_REAL)
         return wrong(request, field->name,
                      "must be an integer, written without fraction and exponent");
-    if (type != JSON_INTEGER)
+    if (value->kind != JSON_KIND_INTEGER)
         return wrong(request, field->name, "must be an integer");
-    integer = json_integer_value(value);
     if (integer < field->min || integer > field->max)
         return wrong_range(request, field, integer);
     memcpy(ret_integer, &integer, sizeof(integer));
     return NULL;
 }
 
-static const char *parse_bool(const json_t *value, const struct field *field,
+static const char *parse_bool(const struct json_value *value, const struct field *field,
                               struct request *request, bool *ret_bool)
 {
-    json_type type = json_typeof(value);
-
-    if (type != JSON_TRUE && type != JSON_FALSE)
+    if (value->kind != JSON_KIND_TRUE && value->kind != JSON_KIND_FALSE)
         return wrong(request, field->name, "must be true or false");
-    *ret_bool = type == JSON_TRUE;
+    *ret_bool = value->kind == JSON_KIND_TRUE;
     return NULL;
 }
 
@@ -78,24 +67,23 @@ static bool has_control(const char *text)
     return false;
 }
 
-static const char *parse_text(const json_t *value, const struct field *field,
+static const char *parse_text(const struct json_value *value, const struct field *field,
                               struct request *request, char *ret_text)
 {
     char what[64];
-    size_t length;
+    size_t length = value->length;
 
-    if (json_typeof(value) != JSON_STRING)
+    if (value->kind != JSON_KIND_TEXT)
         return wrong(request, field->name, "must be a string");
-    length = json_string_length(value);
     if (length > (size_t)field->max) {
         (void)snprintf(what, sizeof(what), "is longer than %" PRId64 " bytes", field->max);
         return wrong(request, field->name, what);
     }
     if (length < (size_t)field->min)
         return wrong(request, field->name, "must not be empty");
-    if (field->form == FORM_NAME && has_control(json_string_value(value)))
+    if (field->form == FORM_NAME && has_control(value->text))
         return wrong(request, field->name, "has a control character in it");
-    memcpy(ret_text, json_string_value(value), length + 1);
+    memcpy(ret_text, value->text, length + 1);
     return NULL;
 }
 
@@ -114,13 +102,11 @@ static const char *wrong_word(struct request *request, const struct field *field
     return wrong(request, field->name, what);
 }
 
-static const char *parse_word(const json_t *value, const struct field *field,
+static const char *parse_word(const struct json_value *value, const struct field *field,
                               struct request *request, unsigned *ret_place)
 {
-    const char *word = json_string_value(value); // NULL: no string
-
-    for (unsigned i = 0; word && field->words[i]; i++) {
-        if (strcmp(word, field->words[i]) == 0) {
+    for (unsigned i = 0; value->kind == JSON_KIND_TEXT && field->words[i]; i++) {
+        if (strcmp(value->text, field->words[i]) == 0) {
             *ret_place = i;
             return NULL;
         }
@@ -128,19 +114,18 @@ static const char *parse_word(const json_t *value, const struct field *field,
     return wrong_word(request, field);
 }
 
-static const char *parse_id(const json_t *value, const char *name, struct request *request,
-                            struct request_id *ret_id)
+static const char *parse_id(const struct json_value *value, const char *name,
+                            struct request *request, struct request_id *ret_id)
 {
     const struct field number = {.name = name, .max = LB_INTEGER_MAX};
     const struct field text = {.name = name, .min = 1, .max = LB_ID_BYTES_MAX};
     struct request_id id = {.kind = REQUEST_ID_NUMBER};
-    json_type type = json_typeof(value);
     const char *problem;
 
-    if (type == JSON_STRING) {
+    if (value->kind == JSON_KIND_TEXT) {
         id.kind = REQUEST_ID_TEXT;
         problem = parse_text(value, &text, request, id.text);
-    } else if (type == JSON_INTEGER || type == JSON_REAL) {
+    } else if (value->kind == JSON_KIND_INTEGER || value->kind == JSON_KIND_REAL) {
         problem = parse_integer(value, &number, request, &id.number);
     } else {
         problem = wrong(request, name, "must be an integer or a string");
@@ -150,7 +135,7 @@ static const char *parse_id(const json_t *value, const char *name, struct reques
     return problem;
 }
 
-static const char *parse_field(const json_t *value, const struct field *field,
+static const char *parse_field(const struct json_value *value, const struct field *field,
                                struct request *request)
 {
     char *member = (char *)request + field->offset;
@@ -208,23 +193,35 @@ static enum op op_by_name(const char *name)
     return OP_NONE;
 }
 
-static int request_take_id(const json_t *line, struct request *request, struct reply *refusal)
+// The member's value, or NULL.
+static const struct json_value *member_find(const struct json_object *line, const char *name)
 {
-    const json_t *value = json_object_get(line, "id");
+    for (size_t i = 0; i < line->count; i++) {
+        if (strcmp(line->members[i].name, name) == 0)
+            return &line->members[i].value;
+    }
+    return NULL;
+}
+
+static int request_take_id(const struct json_object *line, struct request *request,
+                           struct reply *refusal)
+{
+    const struct json_value *value = member_find(line, "id");
     const char *problem = value ? parse_id(value, "id", request, &request->id) : "id is missing";
 
     return problem ? refuse_field(request, refusal, "id", problem) : 0;
 }
 
-static int request_take_op(const json_t *line, struct request *request, struct reply *refusal)
+static int request_take_op(const struct json_object *line, struct request *request,
+                           struct reply *refusal)
 {
-    const json_t *value = json_object_get(line, "op");
+    const struct json_value *value = member_find(line, "op");
 
     if (!value)
         return refuse_field(request, refusal, "op", "op is missing");
-    if (json_typeof(value) != JSON_STRING)
+    if (value->kind != JSON_KIND_TEXT)
         return refuse_field(request, refusal, "op", "op must be a string");
-    request->op = op_by_name(json_string_value(value));
+    request->op = op_by_name(value->text);
     if (request->op == OP_NONE)
         return refuse(request, refusal, ERROR_UNKNOWN_OP, NULL, NULL);
     return 0;
@@ -244,8 +241,8 @@ static void copy_name(const char *name, char *space, size_t bytes_max)
     space[length] = '\0';
 }
 
-static int request_take_field(const char *name, const json_t *value, struct request *request,
-                              struct reply *refusal)
+static int request_take_field(const char *name, const struct json_value *value,
+                              struct request *request, struct reply *refusal)
 {
     const struct field *field = field_by_name(name);
 
@@ -264,17 +261,15 @@ static int request_take_field(const char *name, const json_t *value, struct requ
     return 0;
 }
 
-static int request_take_fields(json_t *line, struct request *request, struct reply *refusal)
+static int request_take_fields(const struct json_object *line, struct request *request,
+                               struct reply *refusal)
 {
-    const char *name;
-    json_t *value;
+    for (size_t i = 0; i < line->count; i++) {
+        const struct json_member *member = &line->members[i];
+        int r = 0;
 
-    json_object_foreach (line, name, value) {
-        if (strcmp(name, "id") == 0 || strcmp(name, "op") == 0)
-            continue;
-
-        int r = request_take_field(name, value, request, refusal);
-
+        if (strcmp(member->name, "id") != 0 && strcmp(member->name, "op") != 0)
+            r = request_take_field(member->name, &member->value, request, refusal);
         if (r != 0)
             return r;
     }
@@ -294,7 +289,8 @@ static int request_check_required(struct request *request, struct reply *refusal
     return 0;
 }
 
-static int request_take(json_t *line, struct request *request, struct reply *refusal)
+static int request_take(const struct json_object *line, struct request *request,
+                        struct reply *refusal)
 {
     int r = request_take_id(line, request, refusal);
 
@@ -307,43 +303,16 @@ static int request_take(json_t *line, struct request *request, struct reply *ref
     return r;
 }
 
-// With the arena open: parses a line that passed the scan.
-static int request_load(const char *line, size_t length, struct request *request,
-                        struct reply *refusal)
-{
-    json_t *root = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
-
-    if (json_arena_is_short()) {
-        (void)refuse(request, refusal, ERROR_QUOTA, NULL, NULL);
-        refusal->limit = "memory";
-        return REQUEST_E_REFUSED;
-    }
-    if (!json_is_object(root))
-        return refuse(request, refusal, ERROR_MALFORMED, NULL, NULL);
-    return request_take(root, request, refusal);
-}
-
-int request_parser_init(void)
-{
-    int r = json_arena_init(REQUEST_ARENA_BYTES);
-
-    if (r == 0)
-        json_object_seed(0); // now, while there surely is a descriptor to read a random one with
-    return r;
-}
-
 int request_parse(const char *line, size_t length, struct request *ret_request,
                   struct reply *ret_refusal)
 {
-    int r;
+    char space[LB_REQUEST_LINE_BYTES_MAX];
+    struct json_object object;
 
     request_init(ret_request);
     if (length > LB_REQUEST_LINE_BYTES_MAX)
         return refuse(ret_request, ret_refusal, ERROR_TOO_LONG, NULL, NULL);
-    if (!json_scan(line, length, LB_JSON_DEPTH_MAX, LB_JSON_MEMBERS_MAX))
+    if (!json_in(line, length, space, &object))
         return refuse(ret_request, ret_refusal, ERROR_MALFORMED, NULL, NULL);
-    json_arena_open();
-    r = request_load(line, length, ret_request, ret_refusal);
-    json_arena_close();
-    return r;
+    return request_take(&object, ret_request, ret_refusal);
 }

@@ -455,10 +455,9 @@ static int app_build(struct app *app)
     app->pump.memory = app->memory;
     app->pump.after_turn = app_after_turn;
     app->pump.context = app;
-    r = conn_table_init(&app->conns, &app->loop, &app->pump);
+    conn_table_init(&app->conns, &app->loop, &app->pump);
     app->conns.prefix = app->config.prefix;
-    if (r == 0)
-        r = app_init_signals(app);
+    r = app_init_signals(app);
     if (r == 0)
         r = app_init_timers(app);
     if (r == 0)

@@ -486,7 +486,7 @@ void conn_table_accept(struct conn_table *table, int fd)
     log_conn(conn, LOG_LEVEL_DEBUG, "client_begin", NULL);
 }
 
-int conn_table_init(struct conn_table *table, uv_loop_t *loop, struct pump *pump)
+void conn_table_init(struct conn_table *table, uv_loop_t *loop, struct pump *pump)
 {
     memset(table, 0, sizeof(*table));
     table->pump = pump;
@@ -497,7 +497,6 @@ int conn_table_init(struct conn_table *table, uv_loop_t *loop, struct pump *pump
 
     conn_turn_init(table);
     conn_wait_init(table);
-    return request_parser_init();
 }
 
 void conn_table_close(struct conn_table *table)

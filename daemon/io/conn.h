@@ -90,8 +90,8 @@ struct conn_table {
     char read_buffer[CONN_READ_BYTES];
 };
 
-// Makes an empty table. Returns 0 or a negative errno.
-int conn_table_init(struct conn_table *table, uv_loop_t *loop, struct pump *pump) LB_MUST_CHECK;
+// Makes an empty table.
+void conn_table_init(struct conn_table *table, uv_loop_t *loop, struct pump *pump);
 
 // Takes over an accepted socket, whatever becomes of it.
 void conn_table_accept(struct conn_table *table, int fd);

@@ -1,4 +1,4 @@
-"""One run of a case for one peer: the load program, and what Redis, daemons and clients used meanwhile."""
+"""One run of a case for one peer: its figures, and what Redis, daemons and clients used meanwhile."""
 
 import json
 import os
@@ -109,7 +109,7 @@ def margin_ms(ttl_ms):
 
 
 def lateness(before, after, ttl_ms):
-    """How late renewals were sent, as the bounds of the daemons' histogram, and as a share of the margin."""
+    """How late renewals were sent, as bounds of the daemons' histogram, and as a share of the margin."""
     found = {}
     for now, then in zip(after["brokers"], before["brokers"]):
         histogram = servers.less(now["histograms"]["renewal_late_ms"],

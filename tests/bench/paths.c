@@ -290,7 +290,6 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "Usage: bench_paths acquire | release | renew | parse | write\n");
         return 64;
     }
-    must(request_parser_init() == 0);
     open_all();
     if (which < 2)
         run_cycles(names[which]);

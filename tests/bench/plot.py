@@ -47,6 +47,13 @@ def new_figure(rows, columns, height):
                            layout="constrained")
 
 
+def below_all(figure, axes, share):
+    """The names of all curves below the plots, in a share of the figure that is left free for it."""
+    figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=9, frameon=False)
+
+
 def bars(axes, peers, figure, unit):
     """A bar a peer: the median, with the range of the rounds."""
     labels = [label for label in peers if figure in peers[label]][::-1]
@@ -142,9 +149,8 @@ def draw_hot(found):
                             textcoords="offset points", rotation=90, ha="right")
         row[0].set_ylabel(f"{contenders} processes: % of grants")
         row[0].set_xlabel("gap between two holders, µs")
-        row[1].set_xlabel("wait for the lock, ms (a wait without end: so far)")
-    axes[-1][0].legend(fontsize=9, frameon=False, ncols=4, loc="upper left",
-                       bbox_to_anchor=(0, -0.2))
+        row[1].set_xlabel("wait, ms (without an end: so far)")
+    below_all(figure, axes[0][0], 0.6 / figure.get_figheight())
     figure.suptitle("One lock, held for 2 ms each time: left is faster, upright is fairer")
     return figure
 
@@ -168,7 +174,8 @@ def draw_growth(found):
         from_ms = middles[min(1, len(counts) - 1)]
         n_log_n = [from_ms * n * math.log(n) / (from_n * math.log(from_n)) for n in counts]
         each.plot(counts[1:], n_log_n[1:], color=shade, linestyle=":", linewidth=1.2)
-    each.plot([], [], color="black", linestyle=":", label="n log n from the second point on: nothing may rise above")
+    each.plot([], [], color="black", linestyle=":",
+              label="n log n from the second point on: nothing may rise above")
     each.set_xscale("log")
     each.set_yscale("log")
     plain(each.xaxis)

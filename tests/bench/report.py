@@ -14,9 +14,10 @@ import servers
 DISTINCT = ("cycles_per_s", "cycle_p50_us", "cycle_p90_us", "cycle_p99_us", "cycle_max_us",
             "acquire_p50_us", "release_p50_us", "commands_per_cycle", "redis_cpu_us_per_cycle",
             "daemon_cpu_us_per_cycle", "client_cpu_us_per_cycle")
-ONE_KEY = ("cycles_per_s", "handoffs_per_s", "gap_p50_us", "gap_p99_us", "wait_p50_ms", "wait_p99_ms", "wait_max_ms",
-           "jain", "contenders_without", "gap_between_daemons_p50_us",
-           "commands_per_cycle", "commands_per_handoff_between_daemons", "redis_cpu_us_per_cycle", "daemon_cpu_us_per_cycle")
+ONE_KEY = ("cycles_per_s", "handoffs_per_s", "gap_p50_us", "gap_p99_us", "wait_p50_ms",
+           "wait_p99_ms", "wait_max_ms", "jain", "contenders_without", "gap_between_daemons_p50_us",
+           "commands_per_cycle", "commands_per_handoff_between_daemons", "redis_cpu_us_per_cycle",
+           "daemon_cpu_us_per_cycle")
 HOLD = ("daemon_cpu_percent", "client_cpu_percent", "redis_cpu_percent", "cpu_us_per_renewal",
         "redis_us_per_renewal", "commands_per_1000_renewals", "script_p50_us", "script_p99_us",
         "script_p999_us", "kb_per_lock", "lost", "late_p50_ms", "late_p99_ms", "late_max_ms",

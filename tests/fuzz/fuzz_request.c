@@ -1,12 +1,15 @@
 // Fuzzes the broker's way in: bytes -> lines -> requests. The first byte says in pieces of which
 // size the rest comes. What is checked beside memory errors: a piece size never changes what comes
-// out, a line that was taken comes back the same when written and read again, and a refusal can be
-// sent.
+// out, JSON is read as jansson reads it, a line that was taken comes back the same when written and
+// read again, and a refusal can be sent.
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/framing.h"
+#include "proto/json_in.h"
+#include "proto/json_scan.h"
 #include "proto/reply.h"
 #include "proto/request.h"
 #include "tests/fuzz/fuzz.h"
@@ -48,10 +51,57 @@ static void check_request(const struct request *request)
     buf_clear(&second);
 }
 
+static bool value_is_same(const struct json_value *ours, const json_t *theirs)
+{
+    switch (ours->kind) {
+    case JSON_KIND_INTEGER:
+        return json_is_integer(theirs) && json_integer_value(theirs) == ours->integer;
+    case JSON_KIND_TEXT:
+        return json_is_string(theirs) && json_string_length(theirs) == ours->length &&
+               memcmp(json_string_value(theirs), ours->text, ours->length + 1) == 0;
+    case JSON_KIND_NULL:
+        return json_is_null(theirs);
+    case JSON_KIND_FALSE:
+        return json_is_false(theirs);
+    case JSON_KIND_TRUE:
+        return json_is_true(theirs);
+    case JSON_KIND_REAL:
+        return json_is_real(theirs);
+    case JSON_KIND_OBJECT:
+        return json_is_object(theirs);
+    case JSON_KIND_ARRAY:
+        return json_is_array(theirs);
+    }
+    return false;
+}
+
+// Our reader takes what jansson takes, and reads the same from it.
+static void check_reader(const char *line, size_t length)
+{
+    static char space[LB_REQUEST_LINE_BYTES_MAX];
+    bool is_within = json_scan(line, length, LB_JSON_DEPTH_MAX, LB_JSON_MEMBERS_MAX);
+    struct json_object object;
+    bool is_taken;
+    json_t *theirs;
+
+    if (length > sizeof(space))
+        return;
+    is_taken = json_in(line, length, space, &object);
+    theirs = is_within ? json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    must(is_taken == json_is_object(theirs));
+    must(!is_taken || object.count == json_object_size(theirs));
+    for (size_t i = 0; is_taken && i < object.count; i++)
+        must(value_is_same(&object.members[i].value,
+                           json_object_get(theirs, object.members[i].name)));
+    json_decref(theirs);
+}
+
 static void check_line(const char *line, size_t length)
 {
     static struct request request;
     struct reply refusal;
+
+    check_reader(line, length);
 
     if (request_parse(line, length, &request, &refusal) == 0)
         check_request(&request);
@@ -98,14 +148,8 @@ static uint64_t run(const char *bytes, size_t length, size_t piece, bool parse)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static bool is_ready;
-
     if (size < 2)
         return 0;
-    if (!is_ready) {
-        must(request_parser_init() == 0);
-        is_ready = true;
-    }
 
     const char *bytes = (const char *)data + 1;
     size_t piece = (size_t)data[0] + 1;

@@ -265,24 +265,6 @@ START_TEST(what_is_overdue_is_not_put_off)
 }
 END_TEST
 
-START_TEST(without_memory_there_are_no_connections)
-{
-    static struct conn_table table;
-    uv_loop_t loop;
-
-    ck_assert_int_eq(uv_loop_init(&loop), 0);
-    fault_memory_fail(1, false);
-
-    int r = conn_table_init(&table, &loop, &rig.pump);
-
-    fault_memory_fail(0, false);
-    ck_assert_int_eq(r, -ENOMEM);
-    conn_table_close(&table);
-    (void)uv_run(&loop, UV_RUN_DEFAULT);
-    ck_assert_int_eq(uv_loop_close(&loop), 0);
-}
-END_TEST
-
 Suite *conn_end_suite(void)
 {
     Suite *suite = suite_create("conn_end");
@@ -308,7 +290,6 @@ Suite *conn_end_suite(void)
 
     TCase *bare = tcase_create("bare");
 
-    tcase_add_test(bare, without_memory_there_are_no_connections);
     suite_add_tcase(suite, bare);
     return suite;
 }

@@ -217,7 +217,6 @@ Suite *grammar_suite(void)
     Suite *suite = suite_create("grammar");
     TCase *tcase = tcase_create("grammar");
 
-    tcase_add_unchecked_fixture(tcase, parser_init, NULL);
     tcase_add_test(tcase, good_json_is_taken);
     tcase_add_test(tcase, bad_json_is_refused);
     tcase_add_test(tcase, every_prefix_of_an_object_is_refused);

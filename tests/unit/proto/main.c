@@ -1,11 +1,5 @@
 // Runs every suite of proto/; exits with 1 when a test failed.
-#include "proto/request.h"
 #include "tests/unit/proto/suites.h"
-
-void parser_init(void)
-{
-    ck_assert_int_eq(request_parser_init(), 0);
-}
 
 int main(void)
 {
@@ -15,7 +9,7 @@ int main(void)
     srunner_add_suite(runner, framing_suite());
     srunner_add_suite(runner, utf8_suite());
     srunner_add_suite(runner, json_out_suite());
-    srunner_add_suite(runner, json_arena_suite());
+    srunner_add_suite(runner, json_in_suite());
     srunner_add_suite(runner, grammar_suite());
     srunner_add_suite(runner, request_suite());
     srunner_add_suite(runner, refusal_suite());

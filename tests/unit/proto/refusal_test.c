@@ -392,7 +392,6 @@ Suite *refusal_suite(void)
     Suite *suite = suite_create("refusal");
     TCase *tcase = tcase_create("refusal");
 
-    tcase_add_unchecked_fixture(tcase, parser_init, NULL);
     tcase_add_test(tcase, what_is_no_object_is_malformed);
     tcase_add_test(tcase, numbers_that_nothing_holds_are_malformed);
     tcase_add_test(tcase, a_line_over_the_limit_is_too_long);

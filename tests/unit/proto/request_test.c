@@ -284,7 +284,6 @@ Suite *request_suite(void)
     Suite *suite = suite_create("request");
     TCase *tcase = tcase_create("request");
 
-    tcase_add_unchecked_fixture(tcase, parser_init, NULL);
     tcase_add_test(tcase, what_is_not_given_has_its_default);
     tcase_add_test(tcase, every_field_of_acquire_is_read);
     tcase_add_test(tcase, every_other_operation_is_read);

@@ -7,15 +7,12 @@
 Suite *buf_suite(void);
 Suite *framing_suite(void);
 Suite *grammar_suite(void);
-Suite *json_arena_suite(void);
+Suite *json_in_suite(void);
 Suite *json_out_suite(void);
 Suite *utf8_suite(void);
 Suite *request_suite(void);
 Suite *refusal_suite(void);
 Suite *reply_suite(void);
 Suite *incoming_suite(void);
-
-// A fixture for tests that parse requests.
-void parser_init(void);
 
 #endif
