@@ -154,11 +154,14 @@ static bool pump_step_queued(struct pump *pump)
     return true;
 }
 
+// Nearly every turn moves the next deadline out. The timer is left where it is then: to wake once
+// too early costs less than to set it each time.
 static void pump_arm(struct pump *pump, int64_t deadline_ms)
 {
     struct itimerspec spec = {0};
 
-    if (deadline_ms == pump->armed_ms)
+    pump->due_ms = deadline_ms;
+    if (pump->armed_ms != INT64_MIN && pump->armed_ms <= deadline_ms)
         return;
     pump->armed_ms = deadline_ms;
     if (deadline_ms != INT64_MAX) {
@@ -172,11 +175,10 @@ static void pump_arm(struct pump *pump, int64_t deadline_ms)
     lb_assert(r == 0);
 }
 
-// How late it is for what the timer was set to.
 static void pump_note_lateness(struct pump *pump)
 {
-    if (pump->armed_ms != INT64_MIN && pump->armed_ms != INT64_MAX)
-        lateness_note(&pump->lateness, pump->armed_ms, clock_now_ms());
+    if (pump->due_ms != INT64_MAX)
+        lateness_note(&pump->lateness, pump->due_ms, clock_now_ms());
 }
 
 // Without memory all stands still until there is some: leases run out rather than be forgotten.
@@ -246,7 +248,6 @@ static void on_timer(uv_poll_t *timer, int status, int events)
     (void)status;
     (void)events;
     (void)!read(pump->timer_fd, &expirations, sizeof(expirations));
-    pump_note_lateness(pump); // while it is known what it was set to
     pump->armed_ms = INT64_MIN;
     pump_run(pump);
 }
@@ -292,7 +293,7 @@ int pump_init(struct pump *pump, uv_loop_t *loop, struct broker *broker)
 {
     memset(pump, 0, sizeof(*pump));
     pump->broker = broker;
-    pump->armed_ms = INT64_MAX;
+    pump->due_ms = pump->armed_ms = INT64_MAX;
     pump->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (pump->timer_fd < 0)
         return -errno;

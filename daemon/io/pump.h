@@ -38,7 +38,8 @@ struct pump {
     int64_t late_effects; // effects for sessions that had ended
     struct lateness lateness;
     int timer_fd;
-    int64_t armed_ms; // what the timer is set to, INT64_MAX: off
+    int64_t due_ms;   // when something is due next, INT64_MAX: nothing is
+    int64_t armed_ms; // what the timer is set to: no later than that; INT64_MAX: off
     uv_poll_t timer;
     uv_check_t check;
     uv_prepare_t prepare;
