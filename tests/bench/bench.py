@@ -54,7 +54,8 @@ class Run:
             print(f"{case}: {label} is skipped: {reason}", flush=True)
             return
         except (measure.Failed, OSError, AssertionError) as error:
-            self.problems.append(f"{case}, {label}, round {number + 1}: {error}")
+            text = ": ".join([str(error), *getattr(error, "__notes__", [])])
+            self.problems.append(f"{case}, {label}, round {number + 1}: {text}")
             print(f"problem: {self.problems[-1]}", flush=True)
             return
         self.results.setdefault(case, {}).setdefault(label, []).append({"round": number, **found})

@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import lockbroker  # pylint: disable=wrong-import-position  # found by the line before it
 
 ANSWER_S = 60
+LOG_LINES = 5  # of each daemon, told when something fails
 
 
 def all_cores():
@@ -149,10 +150,12 @@ class World:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, _, error, __):
         for brokers in self.sets.values():
             for broker in brokers:
                 broker.line.close()
+                if error:
+                    error.add_note(" / ".join(broker.daemon.log().splitlines()[-LOG_LINES:]))
         with contextlib.redirect_stdout(io.StringIO()):  # the daemons' logs
             self.lab.__exit__()
 
