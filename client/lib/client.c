@@ -365,7 +365,7 @@ static void client_read(struct lb_client *client)
     }
 }
 
-static void client_write(struct lb_client *client)
+void client_write(struct lb_client *client)
 {
     ssize_t length;
 

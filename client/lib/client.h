@@ -56,6 +56,9 @@ int client_new(int fd, struct lb_client **ret_client) LB_MUST_CHECK;
 // 0, -ECHILD in a forked child, or why the connection ended.
 int client_usable(const struct lb_client *client) LB_MUST_CHECK;
 
+// Sends as much as the socket takes of what was asked.
+void client_write(struct lb_client *client);
+
 // Puts a request on its way, under an id of its own. `*ret_call` belongs to the connection until it
 // is answered. Returns 0, -ECHILD, -ENOMEM, or why the connection ended.
 int client_ask(struct lb_client *client, const struct request *request, enum call_use use,

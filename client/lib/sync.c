@@ -46,14 +46,15 @@ int client_wait(struct lb_client *client, struct call *call, int64_t timeout_ms)
     int64_t deadline_ms = timeout_ms < 0 ? INT64_MAX : client_now_ms() + timeout_ms;
     struct pollfd poll_fd;
 
+    client_write(client); // before that there is no answer to read
     for (;;) {
-        (void)lb_dispatch(client);
         if (call->is_answered)
             return 0;
         if (client_now_ms() >= deadline_ms)
             break;
         poll_fd = (struct pollfd){.fd = lb_fd(client), .events = lb_poll_events(client)};
         (void)poll(&poll_fd, 1, client_poll_timeout(client, deadline_ms));
+        (void)lb_dispatch(client);
     }
     call->use = CALL_ABANDONED;
     if (call->op == OP_ACQUIRE)
