@@ -1,6 +1,7 @@
-// Lines from the broker to structs, driven by tables of members. It may not fail on anything that a
-// newer broker could send: what is unknown is passed over. It may not touch the settings of jansson
-// either, which belong to the program that the library is loaded into.
+// Lines from the broker to structs, driven by tables of members. Most lines are plain objects, and
+// read without a tree; only those with objects and arrays inside go to jansson. It may not fail on
+// anything that a newer broker could send: what is unknown is passed over. It may not touch the
+// settings of jansson either, which belong to the program that the library is loaded into.
 #include "proto/incoming.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/json_in.h"
 #include "proto/json_scan.h"
 #include "proto/reply.h"
 
@@ -20,10 +22,17 @@ struct incoming_block {
     alignas(max_align_t) char bytes[];
 };
 
-// What the storage of an incoming is. All texts lie in the tree.
+// What the storage of an incoming is. All texts lie in the tree, or, without one, in `texts`.
 struct incoming_storage {
     json_t *root;
     struct incoming_block *blocks;
+    char texts[]; // as many bytes as the line has
+};
+
+// A value of either kind of line.
+struct incoming_value {
+    struct json_value plain;
+    json_t *tree; // NULL when the line has none
 };
 
 struct incoming_reader {
@@ -37,7 +46,7 @@ struct incoming_reader {
 // A member of an object, and how and where in `base` to keep it.
 struct incoming_slot {
     const char *name;
-    void (*read)(struct incoming_reader *reader, json_t *value, void *member);
+    void (*read)(struct incoming_reader *reader, const struct incoming_value *value, void *member);
     size_t offset;
 };
 
@@ -59,92 +68,127 @@ static void *reader_alloc(struct incoming_reader *reader, size_t count, size_t b
     return block->bytes;
 }
 
-static void read_object(struct incoming_reader *reader, json_t *object,
-                        const struct incoming_slot *slots, size_t slots_count, void *base)
+static struct incoming_value value_of(json_t *tree)
 {
-    const char *name;
-    json_t *value;
+    static const enum json_kind kinds[] = {
+        [JSON_OBJECT] = JSON_KIND_OBJECT, [JSON_ARRAY] = JSON_KIND_ARRAY,
+        [JSON_STRING] = JSON_KIND_TEXT,   [JSON_INTEGER] = JSON_KIND_INTEGER,
+        [JSON_REAL] = JSON_KIND_REAL,     [JSON_TRUE] = JSON_KIND_TRUE,
+        [JSON_FALSE] = JSON_KIND_FALSE,   [JSON_NULL] = JSON_KIND_NULL,
+    };
 
-    json_object_foreach (object, name, value) {
-        for (size_t i = 0; i < slots_count; i++) {
-            if (strcmp(name, slots[i].name) == 0) {
-                slots[i].read(reader, value, (char *)base + slots[i].offset);
-                break;
-            }
+    return (struct incoming_value){
+        .plain = {.kind = kinds[json_typeof(tree)],
+                  .integer = json_integer_value(tree),
+                  .text = json_string_value(tree),
+                  .length = json_string_length(tree)},
+        .tree = tree,
+    };
+}
+
+static void read_member(struct incoming_reader *reader, const char *name,
+                        const struct incoming_value *value, const struct incoming_slot *slots,
+                        size_t slots_count, void *base)
+{
+    for (size_t i = 0; i < slots_count; i++) {
+        if (strcmp(name, slots[i].name) == 0) {
+            slots[i].read(reader, value, (char *)base + slots[i].offset);
+            return;
         }
     }
 }
 
-static void read_text(struct incoming_reader *reader, json_t *value, void *member)
+static void read_object(struct incoming_reader *reader, json_t *object,
+                        const struct incoming_slot *slots, size_t slots_count, void *base)
 {
-    (void)reader;
-    if (json_typeof(value) == JSON_STRING)
-        *(const char **)member = json_string_value(value);
+    const char *name;
+    json_t *member;
+
+    json_object_foreach (object, name, member) {
+        struct incoming_value value = value_of(member);
+
+        read_member(reader, name, &value, slots, slots_count, base);
+    }
 }
 
-static void read_integer(struct incoming_reader *reader, json_t *value, void *member)
+static void read_text(struct incoming_reader *reader, const struct incoming_value *value,
+                      void *member)
 {
     (void)reader;
-    if (json_typeof(value) == JSON_INTEGER)
-        *(int64_t *)member = json_integer_value(value);
+    if (value->plain.kind == JSON_KIND_TEXT)
+        *(const char **)member = value->plain.text;
 }
 
-static void read_bool(struct incoming_reader *reader, json_t *value, void *member)
+static void read_integer(struct incoming_reader *reader, const struct incoming_value *value,
+                         void *member)
 {
-    json_type type = json_typeof(value);
+    (void)reader;
+    if (value->plain.kind == JSON_KIND_INTEGER)
+        *(int64_t *)member = value->plain.integer;
+}
+
+static void read_bool(struct incoming_reader *reader, const struct incoming_value *value,
+                      void *member)
+{
+    enum json_kind kind = value->plain.kind;
 
     (void)reader;
-    if (type == JSON_TRUE || type == JSON_FALSE)
-        *(bool *)member = type == JSON_TRUE;
+    if (kind == JSON_KIND_TRUE || kind == JSON_KIND_FALSE)
+        *(bool *)member = kind == JSON_KIND_TRUE;
 }
 
-static void read_ok(struct incoming_reader *reader, json_t *value, void *member)
+static void read_ok(struct incoming_reader *reader, const struct incoming_value *value,
+                    void *member)
 {
-    json_type type = json_typeof(value);
+    enum json_kind kind = value->plain.kind;
 
     (void)member;
-    reader->has_ok = type == JSON_TRUE || type == JSON_FALSE;
-    reader->is_ok = type == JSON_TRUE;
+    reader->has_ok = kind == JSON_KIND_TRUE || kind == JSON_KIND_FALSE;
+    reader->is_ok = kind == JSON_KIND_TRUE;
 }
 
-static void read_id(struct incoming_reader *reader, json_t *value, void *member)
+static void read_id(struct incoming_reader *reader, const struct incoming_value *value,
+                    void *member)
 {
     struct request_id id = {.kind = REQUEST_ID_NONE};
 
     (void)reader;
-    if (json_typeof(value) == JSON_INTEGER) {
+    if (value->plain.kind == JSON_KIND_INTEGER) {
         id.kind = REQUEST_ID_NUMBER;
-        id.number = json_integer_value(value);
-    } else if (json_typeof(value) == JSON_STRING && json_string_length(value) < sizeof(id.text)) {
+        id.number = value->plain.integer;
+    } else if (value->plain.kind == JSON_KIND_TEXT && value->plain.length < sizeof(id.text)) {
         id.kind = REQUEST_ID_TEXT;
-        memcpy(id.text, json_string_value(value), json_string_length(value) + 1);
+        memcpy(id.text, value->plain.text, value->plain.length + 1);
     }
     *(struct request_id *)member = id;
 }
 
-static void read_holder_kind(struct incoming_reader *reader, json_t *value, void *member)
+static void read_holder_kind(struct incoming_reader *reader, const struct incoming_value *value,
+                             void *member)
 {
     enum holder_kind kind = HOLDER_FOREIGN; // also whatever a newer broker may tell apart
 
     (void)reader;
-    if (json_typeof(value) != JSON_STRING)
+    if (value->plain.kind != JSON_KIND_TEXT)
         return;
-    if (strcmp(json_string_value(value), "local") == 0)
+    if (strcmp(value->plain.text, "local") == 0)
         kind = HOLDER_LOCAL;
-    else if (strcmp(json_string_value(value), "broker") == 0)
+    else if (strcmp(value->plain.text, "broker") == 0)
         kind = HOLDER_BROKER;
     *(enum holder_kind *)member = kind;
 }
 
-static void read_ttl_left(struct incoming_reader *reader, json_t *value, void *member)
+static void read_ttl_left(struct incoming_reader *reader, const struct incoming_value *value,
+                          void *member)
 {
     struct holder *holder = member;
 
-    holder->without_expiry = json_typeof(value) == JSON_NULL;
+    holder->without_expiry = value->plain.kind == JSON_KIND_NULL;
     read_integer(reader, value, &holder->ttl_left_ms);
 }
 
-static void read_holder(struct incoming_reader *reader, json_t *value, void *member)
+static void read_holder(struct incoming_reader *reader, const struct incoming_value *value,
+                        void *member)
 {
     static const struct incoming_slot slots[] = {
         {"kind", read_holder_kind, offsetof(struct holder, kind)},
@@ -160,17 +204,18 @@ static void read_holder(struct incoming_reader *reader, json_t *value, void *mem
     struct holder *holder = member;
 
     *holder = (struct holder){
-        .kind = json_typeof(value) == JSON_OBJECT ? HOLDER_FOREIGN : HOLDER_NONE,
+        .kind = value->plain.kind == JSON_KIND_OBJECT ? HOLDER_FOREIGN : HOLDER_NONE,
         .pid = LB_NONE,
         .uid = LB_NONE,
         .fence = LB_NONE,
         .held_ms = LB_NONE,
         .ttl_left_ms = LB_NONE,
     };
-    read_object(reader, value, slots, LB_ARRAY_LENGTH(slots), holder);
+    read_object(reader, value->tree, slots, LB_ARRAY_LENGTH(slots), holder);
 }
 
-static void read_reply_holder(struct incoming_reader *reader, json_t *value, void *member)
+static void read_reply_holder(struct incoming_reader *reader, const struct incoming_value *value,
+                              void *member)
 {
     struct holder *holder = reader_alloc(reader, 1, sizeof(*holder));
 
@@ -180,17 +225,19 @@ static void read_reply_holder(struct incoming_reader *reader, json_t *value, voi
     *(const struct holder **)member = holder;
 }
 
-static void read_limits(struct incoming_reader *reader, json_t *value, void *member)
+static void read_limits(struct incoming_reader *reader, const struct incoming_value *value,
+                        void *member)
 {
     static const struct incoming_slot slots[] = {
         {"ttl_max_ms", read_integer, offsetof(struct reply, ttl_max_ms)},
         {"max_wait_ms", read_integer, offsetof(struct reply, max_wait_ms)},
     };
 
-    read_object(reader, value, slots, LB_ARRAY_LENGTH(slots), member);
+    read_object(reader, value->tree, slots, LB_ARRAY_LENGTH(slots), member);
 }
 
-static void read_rows(struct incoming_reader *reader, json_t *value, void *member)
+static void read_rows(struct incoming_reader *reader, const struct incoming_value *value,
+                      void *member)
 {
     static const struct incoming_slot slots[] = {
         {"key", read_text, offsetof(struct lock_row, key)},
@@ -199,7 +246,7 @@ static void read_rows(struct incoming_reader *reader, json_t *value, void *membe
         {"state", read_text, offsetof(struct lock_row, state)},
     };
     struct reply *reply = member;
-    size_t count = json_array_size(value);
+    size_t count = json_array_size(value->tree);
     struct lock_row *rows = reader_alloc(reader, count, sizeof(*rows));
 
     if (!rows)
@@ -207,7 +254,8 @@ static void read_rows(struct incoming_reader *reader, json_t *value, void *membe
     for (size_t i = 0; i < count; i++) {
         rows[i].key = "";
         rows[i].state = "";
-        read_object(reader, json_array_get(value, i), slots, LB_ARRAY_LENGTH(slots), &rows[i]);
+        read_object(reader, json_array_get(value->tree, i), slots, LB_ARRAY_LENGTH(slots),
+                    &rows[i]);
     }
     reply->rows = rows;
     reply->rows_count = count;
@@ -225,10 +273,10 @@ static struct stats_page *take_page(struct incoming_reader *reader)
     return (struct stats_page *)(uintptr_t)reply->stats;
 }
 
-static struct stat_value *read_values(struct incoming_reader *reader, json_t *value,
+static struct stat_value *read_values(struct incoming_reader *reader, json_t *object,
                                       size_t *ret_count)
 {
-    size_t count = json_object_size(value);
+    size_t count = json_object_size(object);
     struct stat_value *values = reader_alloc(reader, count, sizeof(*values));
     const char *name;
     json_t *figure;
@@ -237,31 +285,33 @@ static struct stat_value *read_values(struct incoming_reader *reader, json_t *va
     *ret_count = 0;
     if (!values)
         return NULL;
-    json_object_foreach (value, name, figure) {
+    json_object_foreach (object, name, figure) {
         values[i].name = name;
-        read_integer(reader, figure, &values[i].value);
+        values[i].value = json_integer_value(figure);
         i++;
     }
     *ret_count = count;
     return values;
 }
 
-static void read_counters(struct incoming_reader *reader, json_t *value, void *member)
+static void read_counters(struct incoming_reader *reader, const struct incoming_value *value,
+                          void *member)
 {
     struct stats_page *page = take_page(reader);
 
     (void)member;
     if (page)
-        page->counters = read_values(reader, value, &page->counters_count);
+        page->counters = read_values(reader, value->tree, &page->counters_count);
 }
 
-static void read_gauges(struct incoming_reader *reader, json_t *value, void *member)
+static void read_gauges(struct incoming_reader *reader, const struct incoming_value *value,
+                        void *member)
 {
     struct stats_page *page = take_page(reader);
 
     (void)member;
     if (page)
-        page->gauges = read_values(reader, value, &page->gauges_count);
+        page->gauges = read_values(reader, value->tree, &page->gauges_count);
 }
 
 // The first `count` integers of an array, zeros for what it lacks; NULL when `count` is 0.
@@ -287,10 +337,11 @@ static void read_histogram(struct incoming_reader *reader, json_t *value,
     histogram->sum = json_integer_value(json_object_get(value, "sum"));
 }
 
-static void read_histograms(struct incoming_reader *reader, json_t *value, void *member)
+static void read_histograms(struct incoming_reader *reader, const struct incoming_value *value,
+                            void *member)
 {
     struct stats_page *page = take_page(reader);
-    size_t count = json_object_size(value);
+    size_t count = json_object_size(value->tree);
     struct stat_histogram *histograms = reader_alloc(reader, count, sizeof(*histograms));
     const char *name;
     json_t *histogram;
@@ -299,7 +350,7 @@ static void read_histograms(struct incoming_reader *reader, json_t *value, void 
     (void)member;
     if (!page || !histograms)
         return;
-    json_object_foreach (value, name, histogram) {
+    json_object_foreach (value->tree, name, histogram) {
         histograms[i].name = name;
         read_histogram(reader, histogram, &histograms[i]);
         i++;
@@ -309,7 +360,8 @@ static void read_histograms(struct incoming_reader *reader, json_t *value, void 
 }
 
 // A text in the reply to `ping`, an object in that to `stats`.
-static void read_backend(struct incoming_reader *reader, json_t *value, void *member)
+static void read_backend(struct incoming_reader *reader, const struct incoming_value *value,
+                         void *member)
 {
     static const struct incoming_slot slots[] = {
         {"kind", read_text, offsetof(struct stats_page, backend_kind)},
@@ -319,11 +371,11 @@ static void read_backend(struct incoming_reader *reader, json_t *value, void *me
         {"maxmemory_policy", read_text, offsetof(struct stats_page, backend_policy)},
         {"may_evict", read_bool, offsetof(struct stats_page, backend_may_evict)},
     };
-    struct stats_page *page = json_typeof(value) == JSON_OBJECT ? take_page(reader) : NULL;
+    struct stats_page *page = value->plain.kind == JSON_KIND_OBJECT ? take_page(reader) : NULL;
 
     read_text(reader, value, member);
     if (page)
-        read_object(reader, value, slots, LB_ARRAY_LENGTH(slots), page);
+        read_object(reader, value->tree, slots, LB_ARRAY_LENGTH(slots), page);
 }
 
 // What is named alike in replies and events is read into the reply first.
@@ -445,27 +497,63 @@ static int incoming_load(struct incoming_storage *storage, const char *line, siz
     return json_is_object(storage->root) ? 0 : INCOMING_E_GARBAGE;
 }
 
+// A line without objects and arrays inside. False when it is none, or is for jansson to judge.
+static bool read_plain(struct incoming_reader *reader, const char *line, size_t length)
+{
+    struct json_object object;
+
+    if (!json_in(line, length, reader->storage->texts, &object))
+        return false;
+    for (size_t i = 0; i < object.count; i++) {
+        enum json_kind kind = object.members[i].value.kind;
+
+        if (kind == JSON_KIND_OBJECT || kind == JSON_KIND_ARRAY)
+            return false;
+    }
+    for (size_t i = 0; i < object.count; i++) {
+        struct incoming_value value = {.plain = object.members[i].value};
+
+        read_member(reader, object.members[i].name, &value, line_slots, LB_ARRAY_LENGTH(line_slots),
+                    reader->incoming);
+    }
+    return true;
+}
+
+static int read_tree(struct incoming_reader *reader, const char *line, size_t length)
+{
+    int r = incoming_load(reader->storage, line, length);
+
+    if (r == 0)
+        read_object(reader, reader->storage->root, line_slots, LB_ARRAY_LENGTH(line_slots),
+                    reader->incoming);
+    return r;
+}
+
 // Parses the line into an incoming that has its storage. Errors as reply_parse().
 static int incoming_read(struct incoming *incoming, const char *line, size_t length)
 {
     struct incoming_reader reader = {.incoming = incoming, .storage = incoming->storage};
-    int r = incoming_load(reader.storage, line, length);
+    int r = 0;
 
+    reply_init(&incoming->reply);
+    if (!read_plain(&reader, line, length))
+        r = read_tree(&reader, line, length);
     if (r != 0)
         return r;
-    reply_init(&incoming->reply);
-    read_object(&reader, reader.storage->root, line_slots, LB_ARRAY_LENGTH(line_slots), incoming);
     return reader.error < 0 ? reader.error : incoming_settle(&reader);
 }
 
 int reply_parse(const char *line, size_t length, struct incoming *ret_incoming)
 {
     struct incoming incoming = {.kind = INCOMING_OTHER};
+    struct incoming_storage *storage = malloc(sizeof(*storage) + length);
     int r;
 
-    incoming.storage = calloc(1, sizeof(struct incoming_storage));
-    if (!incoming.storage)
+    if (!storage)
         return -ENOMEM;
+    storage->root = NULL;
+    storage->blocks = NULL;
+    incoming.storage = storage;
     r = incoming_read(&incoming, line, length);
     if (r != 0) {
         incoming_clear(&incoming);

@@ -105,11 +105,11 @@ LOADS = (
     Case("distinct-64-tcp", "64 contenders of one process, a lock each, Redis by TCP", FLOWS,
          "raw-fence", 64, "connections", tcp=True),
     Case("hot-8", "8 processes, one lock, held for 2 ms", HOT, "flock", 8, one_key=True,
-         hold_us=2000, cores=0, targets=(
+         hold_us=2000, targets=(
              at_least("cycles_per_s", 0.97, "flock"), at_most("gap_p50_us", 70),
              at_most("overlaps", 0))),
     Case("hot-100", "100 processes, one lock, held for 2 ms", HOT, "flock", 100, one_key=True,
-         hold_us=2000, cores=0, length=5, targets=(
+         hold_us=2000, length=5, targets=(
              at_most("wait_p99_to_ideal", 1.05), at_least("jain", 0.99))),
     Case("hot-8-empty", "8 processes, one lock, given back at once", HOT, "blpop", 8, one_key=True,
          targets=(at_least("handoffs_per_s", 6, DIRECT),
@@ -119,15 +119,15 @@ LOADS = (
          targets=(at_least("handoffs_per_s", 10, DIRECT),
                   at_most("commands_per_cycle", 0.02))),
     Case("relay-2", "2 processes, one lock, held for 2 ms; a daemon each", BROKERS, "blpop", 2,
-         one_key=True, hold_us=2000, cores=0, targets=(
+         one_key=True, hold_us=2000, targets=(
              at_most("gap_between_daemons_p50_us", 250, peer="lockbroker-2"),
              at_most("commands_per_handoff_between_daemons", 4, peer="lockbroker-2"))),
     Case("relay-4", "4 processes, one lock, held for 2 ms; a daemon each", BROKERS, "blpop", 4,
-         one_key=True, hold_us=2000, cores=0, targets=(
+         one_key=True, hold_us=2000, targets=(
              at_most("gap_between_daemons_p50_us", 250, peer="lockbroker-4"),
              at_most("commands_per_handoff_between_daemons", 4, peer="lockbroker-4"))),
     Case("relay-8", "8 processes, one lock, held for 2 ms; two or four daemons", BROKERS, "blpop", 8,
-         one_key=True, hold_us=2000, cores=0, targets=(
+         one_key=True, hold_us=2000, targets=(
              at_most("gap_between_daemons_p50_us", 250, peer="lockbroker-2"),
              at_most("gap_between_daemons_p50_us", 250, peer="lockbroker-4"))),
 )
