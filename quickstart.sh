@@ -9,6 +9,7 @@ Usage: ./quickstart.sh                   build, start a private Redis and broker
        ./quickstart.sh run KEY -- CMD    the same set-up, then run CMD under the lock KEY
        ./quickstart.sh --deps            only install the packages for building and running
        ./quickstart.sh --test-deps       the same, and those that the tests need
+       ./quickstart.sh --bench-deps      the same, and those that the benchmarks need beside
        ./quickstart.sh --help            print this
 
 Packages are installed with apt-get, as root or with sudo, and only those that are missing.
@@ -17,12 +18,13 @@ options of `lockbroker run` between KEY and --.
 EOF
 }
 
-# These two lists are the only ones: test.sh asks for them through --test-deps.
+# These lists are the only ones: test.sh asks for two of them through --test-deps.
 PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libuv1-dev libhiredis-dev libjansson-dev
 libinih-dev libbsd-dev libmd-dev libsystemd-dev scdoc redis-server"
 TEST_PACKAGES="make check libsubunit-dev clang clang-format libclang-rt-14-dev python3
 python3-pytest python3-redis shellcheck mandoc gcovr spin liblua5.1-0-dev faketime
 nftables iproute2 util-linux valgrind"
+BENCH_PACKAGES="python3-matplotlib nodejs npm"
 
 say() {
     printf '\n== %s\n' "$*"
@@ -209,7 +211,7 @@ main() {
     command=${1-}
     [ $# = 0 ] || shift
     case "$command $#" in
-    " 0" | "--deps 0" | "--test-deps 0") ;;
+    " 0" | "--deps 0" | "--test-deps 0" | "--bench-deps 0") ;;
     "--help 0" | "-h 0") usage; exit 0 ;;
     "run 0" | "run 1") usage >&2; exit 64 ;;
     "run "*) ;;
@@ -220,6 +222,7 @@ main() {
     case $command in
     --deps) install_packages $PACKAGES; exit 0 ;;
     --test-deps) install_packages $PACKAGES $TEST_PACKAGES; exit 0 ;;
+    --bench-deps) install_packages $PACKAGES $TEST_PACKAGES $BENCH_PACKAGES; exit 0 ;;
     *) install_packages $PACKAGES >&2 ;;
     esac
     here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

@@ -18,5 +18,6 @@ foreach(name IN ITEMS commands records smoke)
       "${CMAKE_CURRENT_SOURCE_DIR}/test_${name}.py")
   set_tests_properties(bench.${name} PROPERTIES
     TIMEOUT 600
+    RUN_SERIAL TRUE
     ENVIRONMENT "LOCKBROKER_BIN=${CMAKE_BINARY_DIR}/bin;PYTHONDONTWRITEBYTECODE=1")
 endforeach()

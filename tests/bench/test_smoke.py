@@ -51,8 +51,3 @@ def test_every_scene_has_figures(found, scene):
     assert peers and all(peers.values())
     for label, figures in peers.items():
         assert figures.get("lost", {"largest": 0})["largest"] == 0, label
-
-
-def test_hand_offs_cost_no_commands(found):
-    """A key that is handed on within a host costs renewals alone."""
-    assert found["cases"]["hot-8-empty"]["peers"]["lockbroker"]["commands_per_cycle"]["median"] < 0.1
