@@ -218,7 +218,7 @@ def columns_of(case, peers):
 def case_lines(name, case):
     peers = case["peers"]
     columns = columns_of(name, peers)
-    first = FIRST.get(name, columns[0])
+    first = "cpu_us_per_renewal" if name.startswith("hold-") else FIRST.get(name, columns[0])
     titles = ["", *(figure_title(column) for column in columns)]
     is_compared = case["reference"] in peers and len(peers) > 1
     if is_compared:
