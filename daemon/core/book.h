@@ -110,7 +110,9 @@ struct broker {
 
     // What is to be done.
     bool draining;
-    bool batching; // a renewal is due, so all within their slack go with it
+    bool batching;       // a renewal is due, so all within their slack go with it
+    int64_t paced_ms;    // the millisecond in which renewals went out last
+    int64_t paced_count; // and how many did
     struct alarm_queue claim_alarms;
     struct alarm_queue lock_alarms;
     struct alarm_queue renewals;

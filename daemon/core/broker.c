@@ -16,6 +16,10 @@
 #include "daemon/core/inspect.h"
 #include "daemon/core/release.h"
 
+// As many as share a command of the Redis backend. Later than that they go out all the same.
+#define RENEWALS_A_MS    100
+#define RENEWALS_LATE_MS 20
+
 static void copy_text(char (*target)[BOOK_TEXT_MAX + 1], const char *text)
 {
     (void)snprintf(*target, sizeof(*target), "%s", text ? text : "");
@@ -186,6 +190,16 @@ static bool sweep_alarm(struct broker *broker)
     return true;
 }
 
+// True when enough renewals went out in this millisecond, and none is late: thousands at a time
+// would keep Redis from everybody else until the last of them is done.
+static bool renewals_are_paced(const struct broker *broker)
+{
+    const struct alarm *due = alarm_queue_first(&broker->renewals);
+
+    return broker->paced_ms == broker->now_ms && broker->paced_count >= RENEWALS_A_MS &&
+           (!due || broker->now_ms - due->due_ms < RENEWALS_LATE_MS);
+}
+
 // Once one renewal is due, all that would be due within their slack go with it.
 static bool sweep_renewal(struct broker *broker)
 {
@@ -196,8 +210,12 @@ static bool sweep_renewal(struct broker *broker)
         broker->batching = true;
     if (!broker->up || !early || early->due_ms > broker->now_ms)
         broker->batching = false;
-    if (!broker->batching)
+    if (!broker->batching || renewals_are_paced(broker))
         return false;
+    if (broker->paced_ms != broker->now_ms)
+        broker->paced_count = 0;
+    broker->paced_ms = broker->now_ms;
+    broker->paced_count++;
     hold_renew(broker, LB_CONTAINER_OF(early, struct lock, early_alarm));
     return true;
 }
@@ -511,7 +529,7 @@ bool broker_step(struct broker *broker, const struct event *event, struct effect
 static bool has_work_left(const struct broker *broker)
 {
     return !TAILQ_EMPTY(&broker->dirty) || !TAILQ_EMPTY(&broker->closing) ||
-           !TAILQ_EMPTY(&broker->finished) || broker->batching;
+           !TAILQ_EMPTY(&broker->finished) || (broker->batching && !renewals_are_paced(broker));
 }
 
 int64_t broker_next_deadline(const struct broker *broker)
@@ -519,9 +537,9 @@ int64_t broker_next_deadline(const struct broker *broker)
     const struct alarm *first[] = {
         alarm_queue_first(&broker->claim_alarms),
         alarm_queue_first(&broker->lock_alarms),
-        broker->up ? alarm_queue_first(&broker->renewals) : NULL,
+        broker->up && !broker->batching ? alarm_queue_first(&broker->renewals) : NULL,
     };
-    int64_t due_ms = INT64_MAX;
+    int64_t due_ms = broker->batching ? broker->now_ms + 1 : INT64_MAX;
 
     if (has_work_left(broker))
         return 0;

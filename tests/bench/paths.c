@@ -170,13 +170,18 @@ void path_release(int lock)
     release(lock);
 }
 
-// All are due at once.
+// All are due at once, and go out at the broker's pace.
 void path_renew(void)
 {
     struct event event = {.kind = EVENT_TIME};
+    int64_t due_ms = bench.now_ms;
 
-    step(&event);
-    take_replies();
+    while (due_ms <= bench.now_ms + 1) {
+        bench.now_ms = due_ms > bench.now_ms ? due_ms : bench.now_ms;
+        step(&event);
+        take_replies();
+        due_ms = broker_next_deadline(bench.broker);
+    }
 }
 
 void path_parse(const char *line, size_t length)
