@@ -31,7 +31,10 @@ static void json_out_string(struct json_out *out, const char *text)
 // Where a value of at most `length` bytes goes, the comma before it written already; NULL after a
 // failure. One look at the buffer for each value, and none for its parts. json_out_commit() ends
 // it.
-static char *json_out_reserve(struct json_out *out, size_t length)
+//
+// Not to be inlined: the tests let each allocation fail by its place in the code, and so there is
+// one of them, not one for each caller.
+__attribute__((noinline)) static char *json_out_reserve(struct json_out *out, size_t length)
 {
     char *at = NULL;
 

@@ -42,7 +42,8 @@ def test_hand_off_needs_no_redis(redis, daemon, store, key, clients, rounds):
     assert redis.commands("del") - deleted <= 10 + run.total * 0.005
     assert grew["handoffs"] >= run.total * 0.9
     assert grew["granted"] == run.total
-    assert grew["refills"] + grew["renewals"] + grew["attempts"] <= run.total * 0.02 + 10 * run.seconds
+    # Refills are renewals too, as counted.
+    assert grew["renewals"] + grew["attempts"] <= run.total * 0.02 + 10 * run.seconds
 
 
 @pytest.mark.parametrize("clients", [8, 100])
