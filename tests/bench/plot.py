@@ -238,6 +238,14 @@ PLOTS = {
 }
 
 
+def strip_blanks(path):
+    """Without those at the ends of lines, which a version control would complain of."""
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip() for line in file]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
 def draw_all(whole, folder, suffix="svg"):
     """Each plot for which there are results of some case."""
     if not pyplot:
@@ -250,7 +258,10 @@ def draw_all(whole, folder, suffix="svg"):
         with pyplot.rc_context(STYLE):
             figure = draw(found)
             metadata = {"Date": None} if suffix == "svg" else None
-            figure.savefig(os.path.join(folder, f"{name}.{suffix}"), metadata=metadata)
+            path = os.path.join(folder, f"{name}.{suffix}")
+            figure.savefig(path, metadata=metadata)
+            if suffix == "svg":
+                strip_blanks(path)
             pyplot.close(figure)
 
 
