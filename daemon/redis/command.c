@@ -220,6 +220,8 @@ static void words_add_renewals(struct words *words, const struct token_maker *ma
                                size_t count)
 {
     struct backend_op joint = renewals_join(ops, count);
+    bool has_one_ttl = renewals_have_one_ttl(ops, count);
+    bool wants_fences = renewals_want_fences(ops, count);
 
     words_add_number(words, (int64_t)count + 2);
     words_add_text(words, COMMAND_FENCE_KEY);
@@ -231,15 +233,15 @@ static void words_add_renewals(struct words *words, const struct token_maker *ma
     words_add_number(words, joint.loss_ttl_ms);
     words_add_text(words, joint.saw_epoch ? "1" : "0");
     words_add_marker(words, server, joint.loss_ttl_ms);
-    if (renewals_have_one_ttl(ops, count))
+    if (has_one_ttl)
         words_add_number(words, joint.ttl_ms);
     else
         words_add_text(words, "");
     for (size_t i = 0; i < count; i++)
         words_add_token(words, maker, ops[i].op->serial);
-    for (size_t i = 0; i < count && !renewals_have_one_ttl(ops, count); i++)
+    for (size_t i = 0; i < count && !has_one_ttl; i++)
         words_add_number(words, ops[i].op->ttl_ms);
-    for (size_t i = 0; i < count && renewals_want_fences(ops, count); i++)
+    for (size_t i = 0; i < count && wants_fences; i++)
         words_add_number(words, ops[i].op->fences);
 }
 

@@ -56,8 +56,7 @@
     "  if ttl > 3600000 then seen_run, ttl = nil, 0 end\n"                                         \
     "  if ttl < longest then ttl = longest end\n"                                                  \
     "  if not seen_run and saw == '0' then\n"                                                      \
-    "    local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) or "               \
-    "0\n"                                                                                          \
+    "    local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) or 0\n"            \
     "    since = now - uptime * 1000 + 1000\n"                                                     \
     "  elseif seen_run ~= run then\n"                                                              \
     "    since = now\n"                                                                            \
@@ -76,32 +75,29 @@
 // The fence counter's value; nil when it has none, or one that no clock shows before the year 2223:
 // if whatever somebody wrote there were believed, there would soon be no fence left.
 //
-// fences_after() returns the first and the last of so many fences, all above every one before. A
+// fences_reserve() sets so many fences aside, all above every one before, and returns the first. A
 // block never runs further ahead of the clock than half a second: were the counter lost, fences
 // would go on from the clock, and nothing new is granted for longer than that after a loss.
 // Lua's own conversion of numbers to text cuts them at 14 digits, hence %.0f.
 #define SCRIPT_FENCE                                                                               \
-    "local function fence_of(stored)\n"                                                            \
+    "local function fence_of(key)\n"                                                               \
+    "  local stored = redis.pcall('GET', key)\n"                                                   \
     "  stored = type(stored) == 'string' and tonumber(stored)\n"                                   \
     "  if stored and stored <= 8000000000000000 then return math.floor(stored) end\n"              \
     "end\n"                                                                                        \
-    "local function fences_after(stored, floor, count)\n"                                          \
+    "local function fence_set(key, last)\n"                                                        \
+    "  redis.call('SET', key, string.format('%.0f', last))\n"                                      \
+    "end\n"                                                                                        \
+    "local function fences_reserve(key, floor, count)\n"                                           \
+    "  local stored = fence_of(key)\n"                                                             \
     "  local clock = seconds * 1000000 + micros\n"                                                 \
     "  local first = clock\n"                                                                      \
-    "  stored = fence_of(stored)\n"                                                                \
     "  if stored and stored >= first then first = stored + 1 end\n"                                \
     "  if floor >= first then first = floor + 1 end\n"                                             \
     "  local last = first + (count - 1)\n"                                                         \
     "  if last > 9007199254740991 then return nil end\n"                                           \
     "  if count > 1 and last > clock + 500000 then return nil end\n"                               \
-    "  return first, last\n"                                                                       \
-    "end\n"                                                                                        \
-    "local function fences_set(key, last)\n"                                                       \
-    "  redis.call('SET', key, string.format('%.0f', last))\n"                                      \
-    "end\n"                                                                                        \
-    "local function fences_reserve(key, floor, count)\n"                                           \
-    "  local first, last = fences_after(redis.pcall('GET', key), floor, count)\n"                  \
-    "  if first then fences_set(key, last) end\n"                                                  \
+    "  fence_set(key, last)\n"                                                                     \
     "  return first\n"                                                                             \
     "end\n"
 
@@ -267,9 +263,9 @@ static const char renew_text[] = SCRIPT_BEGIN SCRIPT_EPOCH SCRIPT_FENCE
                    "local call = redis.call\n"
                    "local floor = tonumber(ARGV[1])\n"
                    "local function raise_fence()\n"
-                   "  local stored = fence_of(redis.pcall('GET', KEYS[1]))\n"
+                   "  local stored = fence_of(KEYS[1])\n"
                    "  if floor > 0 and (not stored or stored < floor) then\n"
-                   "    fences_set(KEYS[1], floor)\n"
+                   "    fence_set(KEYS[1], floor)\n"
                    "  end\n"
                    "end\n"
                    "local function set_again(key, token, ttl)\n"
