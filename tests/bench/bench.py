@@ -63,6 +63,14 @@ class Run:
         print(f"{case}: {label}, round {number + 1}, {time.monotonic() - began:.1f} s: "
               f"{report.sketch(found)}", flush=True)
 
+    def in_turn(self, case, rounds, act):
+        """Each peer once a round. Nobody is always the first, or always behind the same."""
+        for number in range(rounds):
+            shift = number % len(case.peers)
+            for label in case.peers[shift:] + case.peers[:shift]:
+                self.add(case.name, label, number,
+                         lambda label=label, number=number: act(label, number))
+
     def check(self, case, label, number, found):
         if found.get("overlaps"):
             self.problems.append(f"{case}, {label}, round {number + 1}: {found['overlaps']} overlaps")
@@ -70,20 +78,10 @@ class Run:
             self.problems.append(f"{case}, {label}, round {number + 1}: {found['lost']} lost")
 
 
-def rotated(labels, number):
-    """The order of a round: nobody is always the first, or always behind the same."""
-    shift = number % len(labels)
-    return labels[shift:] + labels[:shift]
-
-
 def run_load(run, case):
     with servers.World(run.setting.programs, case.cores, case.tcp) as world:
-        for number in range(run.setting.rounds):
-            for label in rotated(case.peers, number):
-                key = f"bench:{case.name}:{label}:{number}"
-                run.add(case.name, label, number,
-                        lambda label=label, key=key: measure.load(run.setting, world, case,
-                                                                  cases.PEERS[label], key))
+        run.in_turn(case, run.setting.rounds, lambda label, number: measure.load(
+            run.setting, world, case, cases.PEERS[label], f"bench:{case.name}:{label}:{number}"))
 
 
 def node_packages(folder):

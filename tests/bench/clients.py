@@ -26,16 +26,13 @@ def open_idle(path, n):
     return lines
 
 
-def queue(line, n):
+def queue(broker, line, n):
     """n requests that wait for one lock, on one connection, without an answer so far."""
     text = "".join(json.dumps({"id": number, "op": "acquire", "key": KEY, "owner": owner(number),
                                "wait_ms": -1}) + "\n" for number in range(n))
     line.sock.sendall(text.encode())
-
-
-def wait_until_queued(broker, n):
-    while broker.line.call("query", key=KEY)["waiters"] < n:
-        time.sleep(0.005)
+    servers.lockbroker.wait_until(lambda: broker.line.call("query", key=KEY)["waiters"] >= n,
+                                  "all are queued", servers.ANSWER_S)
 
 
 def serve_all(line, n):
@@ -55,14 +52,13 @@ def serve_all(line, n):
 
 
 def memory_of_waiters(setting, n):
-    n = max(int(n * setting.scale), 1)
+    n = setting.scaled(n)
     with servers.World(setting.programs) as world:
         broker = world.brokers(1)[0]
         holder, waiters = servers.Line(broker.path), servers.Line(broker.path)
         holder.call("acquire", key=KEY)
         empty_kb = servers.rss_kb(broker.pid)
-        queue(waiters, n)
-        wait_until_queued(broker, n)
+        queue(broker, waiters, n)
         found = {"n": n, "kb_each": (servers.rss_kb(broker.pid) - empty_kb) / n}
         holder.close()
         waiters.close()
@@ -70,7 +66,7 @@ def memory_of_waiters(setting, n):
 
 
 def memory_of_connections(setting, n):
-    n = max(int(n * setting.scale), 1)
+    n = setting.scaled(n)
     with servers.World(setting.programs) as world:
         broker = world.brokers(1, **MANY_CONNECTIONS)[0]
         empty_kb = servers.rss_kb(broker.pid)
@@ -82,7 +78,7 @@ def memory_of_connections(setting, n):
 
 
 def memory_of_locks(setting, n):
-    n = max(int(n * setting.scale), 1)
+    n = setting.scaled(n)
     with servers.World(setting.programs) as world:
         broker = world.brokers(1)[0]
         empty_kb = servers.rss_kb(broker.pid)
@@ -98,7 +94,7 @@ class Idle:
     def __init__(self, setting, world, n):
         self.setting = setting
         self.world = world
-        self.n = max(int(n * setting.scale), 1)
+        self.n = setting.scaled(n)
         self.quiet = world.brokers(1, name="quiet", **MANY_CONNECTIONS)
         self.crowded = world.brokers(1, name="crowded", **MANY_CONNECTIONS)
         empty_kb = servers.rss_kb(self.crowded[0].pid)
@@ -148,8 +144,7 @@ def cpu_of_waiters(_, world, n):
     holder, waiters = servers.Line(broker.path), servers.Line(broker.path)
     holder.call("acquire", key=KEY)
     before = servers.cpu_ns(broker.pid)
-    queue(waiters, n)
-    wait_until_queued(broker, n)
+    queue(broker, waiters, n)
     holder.call("release", key=KEY)
     serve_all(waiters, n)
     holder.close()

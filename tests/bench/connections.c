@@ -9,6 +9,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "proto/macros.h"
+
 #define EVENTS_MAX 256
 #define LINE_SIZE  1024
 
@@ -204,7 +206,7 @@ static int64_t next_due(const struct loop *loop, int64_t now_ns)
     // After the end there is only what is still held.
     if (now_ns >= due_ns)
         return loop->holding.first ? loop->holding.first->due_ns : now_ns + 1000000000;
-    for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++)
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(queues); i++)
         if (queues[i]->first && queues[i]->first->due_ns < due_ns)
             due_ns = queues[i]->first->due_ns;
     return due_ns;

@@ -127,7 +127,7 @@ def look(setting, world, peer, brokers, holder, ttl_ms):
 
 def hold(setting, peer, n, ttl_ms):
     """Holds n locks in a world of their own, since memory that was used once is not given back."""
-    n = max(int(n * setting.scale), 1)
+    n = setting.scaled(n)
     setting.check(peer)
     with servers.World(setting.programs) as world:
         brokers = world.brokers(peer.daemons) if peer.daemons else []
@@ -164,7 +164,7 @@ def ping_latencies(path, seconds):
 
 def stall(setting, peer, n, ttl_ms):
     """The latency of a third party at Redis while locks are renewed; with no peer, of itself."""
-    n = max(int(n * setting.scale), 1)
+    n = setting.scaled(n)
     with servers.World(setting.programs) as world:
         brokers = world.brokers(peer.daemons) if peer and peer.daemons else []
         held = holding(setting, world, peer, brokers, n, ttl_ms) if peer else contextlib.nullcontext()

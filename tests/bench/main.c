@@ -18,12 +18,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "proto/macros.h"
+
 static const struct blocking_peer *const blocking_peers[] = {
     &broker_peer, &raw_peer, &raw_fence_peer, &blpop_peer, &flock_peer,
 };
 static const struct lines_peer *const lines_peers[] = {&broker_lines, &raw_lines, &raw_fence_lines};
-
-#define COUNT(array) (sizeof(array) / sizeof(array[0]))
 
 static const struct option known[] = {
     {"peer", required_argument, NULL, 'p'},
@@ -141,12 +141,12 @@ static void raise_limit_of_files(void)
 
 static int run(const struct bench *bench)
 {
-    for (size_t i = 0; bench->is_connections && i < COUNT(lines_peers); i++)
+    for (size_t i = 0; bench->is_connections && i < LB_ARRAY_LENGTH(lines_peers); i++)
         if (strcmp(lines_peers[i]->name, bench->peer) == 0) {
             run_connections(bench, lines_peers[i]);
             return EXIT_SUCCESS;
         }
-    for (size_t i = 0; i < COUNT(blocking_peers); i++)
+    for (size_t i = 0; i < LB_ARRAY_LENGTH(blocking_peers); i++)
         if (strcmp(blocking_peers[i]->name, bench->peer) == 0) {
             if (bench->is_connections)
                 return EXIT_NO_SHAPE;

@@ -40,6 +40,10 @@ class Setting:
     languages: tuple = ("bench_load", "peer_redis_py.py", "peer_node.js")
     node_path: str = ""
 
+    def scaled(self, n):
+        """So many locks, waiters or clients, as far as this setting goes."""
+        return max(int(n * self.scale), 1)
+
     def check(self, peer):
         """Raises Skipped for a peer that cannot be run here."""
         if peer.program not in self.languages:
@@ -103,11 +107,6 @@ def counted(before, after, name):
                for now, then in zip(after["brokers"], before["brokers"]))
 
 
-def margin_ms(ttl_ms):
-    """How long before its deadline a holder is told of a loss."""
-    return min(max(ttl_ms // 10, 100), 3000)
-
-
 def lateness(before, after, ttl_ms):
     """How late renewals were sent, as bounds of the daemons' histogram, and as a share of the margin."""
     found = {}
@@ -120,7 +119,7 @@ def lateness(before, after, ttl_ms):
             if late_ms is not None:
                 found[name] = max(found.get(name, 0), late_ms)
     if found:
-        found["margin_ms"] = margin_ms(ttl_ms)
+        found["margin_ms"] = servers.lockbroker.margin_ms(ttl_ms)
         found["late_max_to_margin"] = found["late_max_ms"] / found["margin_ms"]
     return found
 

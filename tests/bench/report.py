@@ -140,7 +140,8 @@ def machine():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = re.search(r"^model name\s*:\s*(.*)", file.read(), re.MULTILINE)
     return {"cpu": model[1] if model else platform.machine(), "cores": len(servers.ALL_CORES),
-            "kernel": platform.release().split("-")[0], "system": platform.freedesktop_os_release()["PRETTY_NAME"]}
+            "kernel": platform.release().split("-")[0],
+            "system": platform.freedesktop_os_release()["PRETTY_NAME"]}
 
 
 def versions(setting):

@@ -25,45 +25,36 @@ class Scene:
     lengthy: bool = False
 
 
-def in_turn(run, scene, labels, act):
-    """Each label once a round; the order moves on by one with each."""
-    for number in range(run.setting.scene_rounds):
-        shift = number % len(labels)
-        for label in labels[shift:] + labels[:shift]:
-            run.add(scene.name, label, number,
-                    lambda label=label, number=number: act(label, number))
-
-
 def measure_hold(run, scene):
-    in_turn(run, scene, scene.peers, lambda label, _: holding.hold(
+    run.in_turn(scene, run.setting.scene_rounds, lambda label, _: holding.hold(
         run.setting, cases.PEERS[label], scene.n, scene.ttl_ms))
 
 
 def measure_stall(run, scene):
     peers = {"no locks": None, "lockbroker": cases.PEERS["lockbroker"],
              "redis-semaphore": cases.PEERS["redis-semaphore"]}
-    in_turn(run, scene, scene.peers, lambda label, _: holding.stall(
+    run.in_turn(scene, run.setting.scene_rounds, lambda label, _: holding.stall(
         run.setting, peers[label], scene.n, scene.ttl_ms))
 
 
 def measure_busy(run, scene):
     counts = {"without": 0, "with renewals": scene.n}
     with servers.World(run.setting.programs, cores=1) as world:
-        in_turn(run, scene, scene.peers, lambda label, number: holding.busy(
+        run.in_turn(scene, run.setting.scene_rounds, lambda label, number: holding.busy(
             run.setting, world, BUSY, cases.PEERS["lockbroker"], counts[label], number))
 
 
 def measure_kill(run, scene):
-    in_turn(run, scene, scene.peers,
-            lambda label, _: holding.kill(run.setting, cases.PEERS[label]))
+    run.in_turn(scene, run.setting.scene_rounds,
+                lambda label, _: holding.kill(run.setting, cases.PEERS[label]))
 
 
 def measure_idle(run, scene):
     with servers.World(run.setting.programs, cores=1) as world:
         idle = clients.Idle(run.setting, world, scene.n)
         try:
-            in_turn(run, scene, scene.peers,
-                    lambda label, number: idle.measure(CROWD, label, number))
+            run.in_turn(scene, run.setting.scene_rounds,
+                        lambda label, number: idle.measure(CROWD, label, number))
         finally:
             idle.close()
 
