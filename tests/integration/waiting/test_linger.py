@@ -48,13 +48,23 @@ def test_off_by_default(redis, daemon, key):
 
 
 def test_another_host_gets_it_at_once(lab, redis, key):
-    """Its asking is the word that ends the lingering: it is granted long before the time is over."""
+    """Its asking is the word that ends the lingering: it is granted long before the time is over.
+
+    The machine may be busy once, but a lock that lingered to its end would do so each time.
+    """
     here, there = brokers(lab, redis, 2)
-    first = take_and_give(here.client(), key)
-    granted = there.client().ok("acquire", key=key, ttl_ms=T, wait_ms=-1)
-    assert granted["fence"] > first
-    assert granted["waited_ms"] < LONG_MS
-    here.client().fails("busy", "acquire", key=key)
+    one, other = here.client(), there.client()
+    waits = []
+    for _ in range(5):
+        first = take_and_give(one, key)
+        granted = other.ok("acquire", key=key, ttl_ms=T, wait_ms=-1)
+        assert granted["fence"] > first
+        assert granted["waited_ms"] < LONG_MS
+        waits.append(granted["waited_ms"])
+        one.fails("busy", "acquire", key=key)
+        other.ok("release", key=key)
+        wait_until(lambda: redis.value(key) is None, "the other host's lingering is over")
+    assert min(waits) < LONG_MS / 4, waits
 
 
 def test_hosts_take_turns_all_the_same(lab, redis, store, key):
